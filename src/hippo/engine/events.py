@@ -1,0 +1,172 @@
+"""What can happen to the engine. Small frozen values; the engine's `handle` has a method for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hippo.plan.facts import Checkpoint
+from hippo.sequences.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Train `config` for `step` steps and tell its metrics there, and at the steps in `reports`.
+
+    `salt` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
+    checkpoint at `step` as well: the request is answered when both are there.
+    """
+
+    id: int
+    study: str
+    trial: int
+    config: Config
+    step: int
+    reports: tuple[int, ...] = ()
+    salt: str = ""
+    keep: bool = False
+
+
+# From the tuners' side.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSubmitted:
+    """A trial group: requests made together."""
+
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsForeseen:
+    """Configs that may be asked for later, up to a step: where they part is worth a checkpoint."""
+
+    configs: tuple[Config, ...]
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWithdrawn:
+    """Nobody waits for this request any more."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """Start nothing more; running leases stop at the end of their step and save where they are."""
+
+
+# From the executors' side.
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined:
+    """A worker slot is up, holds no state and can take a lease."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker slot is gone, with whatever it was at and had not saved."""
+
+    worker: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStarted:
+    """The worker holds the state that the lease starts from. `seconds` is what loading it took."""
+
+    lease: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """The lease has trained up to `step`; `steps` of them since the last word, in `seconds`."""
+
+    lease: int
+    step: int
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsReported:
+    """The metrics at `step`. `seconds` is what evaluating took."""
+
+    lease: int
+    step: int
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """The state at `step` is durable. May come after the lease has finished."""
+
+    lease: int
+    step: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFailed:
+    """The state at `step` could not be written; training is not affected."""
+
+    lease: int
+    step: int
+    error: str
+    disk_full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepsMissed:
+    """An update asked for saves or evaluations at steps that the worker had already passed."""
+
+    lease: int
+    steps: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFinished:
+    """The worker has trained to the lease's end, or stopped at `step` as told, and holds that state."""
+
+    lease: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFailed:
+    """The user's code raised.
+
+    `step` is the first step count that cannot be reached: raised while training from s to s+1, it is
+    s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no trial can work.
+    """
+
+    lease: int
+    step: int
+    error: str
+    phase: Literal["build", "setup", "train", "evaluate", "load", "contract"]
+    checkpoint_unreadable: bool = False
+
+
+Event = (
+    GroupSubmitted
+    | ConfigsForeseen
+    | RequestWithdrawn
+    | Halted
+    | WorkerJoined
+    | WorkerLost
+    | LeaseStarted
+    | Progressed
+    | MetricsReported
+    | CheckpointSaved
+    | SaveFailed
+    | StepsMissed
+    | LeaseFinished
+    | LeaseFailed
+)

@@ -1,0 +1,38 @@
+"""The one family of exceptions: everything that Hippo raises on purpose is a `HippoError`.
+
+A message says what was given, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class HippoError(Exception):
+    """Base of every error that Hippo raises on purpose."""
+
+
+class InvalidInput(HippoError, ValueError):
+    """An argument that cannot be used: the message names it, shows it and says what fits."""
+
+
+class MissingExtra(HippoError, ImportError):
+    """An optional dependency is not installed: the message says which extra brings it."""
+
+
+class TrainerError(HippoError):
+    """The trainer breaks its contract in a way that concerns every trial; nothing can be trained."""
+
+
+class TrialFailed(HippoError):
+    """One trial failed; the message ends with the traceback of the user's code."""
+
+
+class CheckpointError(HippoError):
+    """A checkpoint cannot be written or read: missing, damaged, or made by another model."""
+
+
+class StoreError(HippoError):
+    """The store of facts cannot be used: unreachable, locked, or of a newer version."""
+
+
+class IllegalTransition(HippoError):
+    """The engine was told something that cannot follow from what it knows; carries the story."""

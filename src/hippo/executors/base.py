@@ -1,0 +1,70 @@
+"""Where leases run: the contract of every executor.
+
+An executor owns worker slots, numbered from 0. It is told `RunLease` and `UpdateLease` and answers with
+events, through the `emit` function that it is given at the start. It decides nothing.
+
+Contract
+--------
+* `start` returns once `emit` may be called; every slot is announced by `WorkerJoined` when it can work.
+* `carry_out` never blocks. At most one lease is unfinished on a worker at a time.
+* For one lease the events come in the order in which things happened, except that `CheckpointSaved` may
+  come later than its step, even after `LeaseFinished`: saving overlaps training.
+* A worker that dies or hangs is announced by `WorkerLost`; nothing of its unfinished leases is
+  announced afterwards. A replacement is announced by `WorkerJoined` under the same number.
+* A lease that fails (`LeaseFailed`) leaves its worker able to take the next lease, from scratch or from a
+  checkpoint; where the process had to be replaced for that, `WorkerLost` and `WorkerJoined` follow.
+* `emit` may be called from any thread.
+* `now` is the executor's clock in seconds: wall time, or virtual time that moves only in `advance`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hippo.engine.commands import ExecutorCommand
+from hippo.engine.events import Event
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What workers need to know before the first lease: the trainer and where its checkpoints live."""
+
+    trainer: type
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    checkpoints: Path = Path(".")
+
+
+class Executor(ABC):
+    """Base of all executors; see the module's contract."""
+
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """The number of slots that the executor is meant to have."""
+
+    @abstractmethod
+    async def start(self, job: Job, emit: Emit) -> None:
+        """Bring the workers up for one job. Raises `TrainerError` where the trainer cannot be shipped."""
+
+    @abstractmethod
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Start or change a lease."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let saves that are under way finish, then end all workers. May be called twice."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Return the executor's time in seconds."""
+
+    def advance(self) -> bool:
+        """Move virtual time to the next event and emit it; False where time moves by itself or nothing is due."""
+        return False

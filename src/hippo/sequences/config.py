@@ -1,0 +1,1 @@
+"""A config: a sequence for every hyper-parameter."""
