@@ -125,10 +125,14 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True)
 class StepsMissed:
-    """An update asked for saves or evaluations at steps that the worker had already passed."""
+    """An update asked for evaluations or saves at steps that the worker has passed without doing them.
+
+    What it did at those steps is not missed: a save that is under way, or an evaluation that was reported.
+    """
 
     lease: int
-    steps: frozenset[int]
+    evaluations: frozenset[int]
+    saves: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,510 @@
+"""The engine: a state machine from events to commands. No I/O, no clock, no threads, no randomness.
+
+    handle(event, now) -> commands
+
+Everything that the engine knows is the plan, the open requests, the leases and the workers. What always
+holds between two events (`validate` checks it):
+
+* every metric that an open request misses is wanted in the frontier, and by nobody else;
+* a promise (to evaluate, to save) names a lease that is known and that owes it;
+* a worker has at most one running lease, and a lease that runs has its worker;
+* where a worker is idle, nothing can start, unless the engine was halted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hippo.engine.commands import Abort, Answer, Command, Record, RunLease, UpdateLease
+from hippo.engine.events import (
+    CheckpointSaved,
+    ConfigsForeseen,
+    Event,
+    GroupSubmitted,
+    Halted,
+    LeaseFailed,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    Progressed,
+    Request,
+    RequestWithdrawn,
+    SaveFailed,
+    StepsMissed,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippo.engine.lease import Lease
+from hippo.engine.requests import OpenRequest
+from hippo.engine.workers import Workers
+from hippo.errors import IllegalTransition
+from hippo.plan.facts import Fact, Position, RequestMade, SpanRecorded
+from hippo.plan.node import Node
+from hippo.plan.plan import Plan
+from hippo.scheduling.profile import Profile
+from hippo.stages.frontier import Frontier, Task
+
+# A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
+MOST_LOSSES = 3
+
+
+class Engine:
+    """See the module. `required` are the metrics that tuners read: every evaluation must bring them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.frontier = Frontier()
+        self.profile = Profile()
+        self.requests: dict[int, OpenRequest] = {}
+        self.leases: dict[int, Lease] = {}
+        self.workers = Workers()
+        self.required: frozenset[str] = frozenset()
+        self.halted = False
+        self.trained = 0
+        self._on_node: dict[Node, dict[Lease, None]] = {}
+        self._keepers: dict[Position, list[int]] = {}
+        self._losses: dict[tuple[Node, int], int] = {}
+        self._next_lease = 0
+        self._probed = plan.order > 0
+        self._now = 0.0
+        self._facts: list[Fact] = []
+        self._commands: list[Command] = []
+        self._changed: dict[Lease, None] = {}
+        self._on: dict[type, Callable[[Any], None]] = {
+            GroupSubmitted: self._group_submitted,
+            ConfigsForeseen: self._configs_foreseen,
+            RequestWithdrawn: self._request_withdrawn,
+            Halted: self._halted,
+            WorkerJoined: self._worker_joined,
+            WorkerLost: self._worker_lost,
+            LeaseStarted: self._lease_started,
+            Progressed: self._progressed,
+            MetricsReported: self._metrics_reported,
+            CheckpointSaved: self._checkpoint_saved,
+            SaveFailed: self._save_failed,
+            StepsMissed: self._steps_missed,
+            LeaseFinished: self._lease_finished,
+            LeaseFailed: self._lease_failed,
+        }
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take in one event; return what is to be done about it, in order, facts first."""
+        self._now = now
+        self._on[type(event)](event)
+        for lease in self._changed:
+            self._tell(lease)
+        self._assign()
+        commands = self._commands
+        if self._facts:
+            commands.insert(0, Record(tuple(self._facts)))
+        self._commands, self._facts, self._changed = [], [], {}
+        return commands
+
+    # The tuners' side.
+
+    def _group_submitted(self, event: GroupSubmitted) -> None:
+        for request in event.requests:
+            self._submit(request)
+
+    def _submit(self, request: Request) -> None:
+        node = self._place(request)
+        self._facts.append(RequestMade(request.study, request.trial, request.config, request.step))
+        open_request = self.requests[request.id] = OpenRequest(request, node)
+        failure = self.plan.failure_on_the_way(node, request.step)
+        if failure is not None:
+            self._commands.append(self.requests.pop(request.id).failed(request.step, *failure))
+            return
+        for step in sorted({*request.reports, request.step}):
+            holder = node.holder(step)
+            final = step == request.step
+            known = holder.metrics.get(step)
+            if known is not None and not (final and request.keep and step not in holder.checkpoints):
+                self._answer(open_request.arrived(step, *known))
+                continue
+            open_request.missing[step] = holder
+            self.frontier.ask(holder, step, request.id, save=final)
+            self._entrust(holder, step, evaluate=True, save=final)
+        self._conclude(open_request)
+
+    def _place(self, request: Request) -> Node:
+        node, facts = self.plan.place(request.config, request.step, request.salt)
+        if facts:
+            self._grown(node, facts)
+        return node
+
+    def _grown(self, node: Node, facts: list[Fact]) -> None:
+        self._facts += facts
+        if node.parent is not None:
+            self._entrust(node.parent, node.start, evaluate=False, save=True)
+
+    def _configs_foreseen(self, event: ConfigsForeseen) -> None:
+        for config in event.configs:
+            node, facts = self.plan.place(config, event.step)
+            if facts:
+                self._grown(node, facts)
+
+    def _entrust(self, node: Node, step: int, evaluate: bool, save: bool) -> None:
+        """Let a lease that is on its way to `step` of `node` see to it, where there is one."""
+        for lease in self._on_node.get(node, ()):
+            if self.halted or not lease.covers(node, step):
+                continue
+            if evaluate and step not in lease.evaluations:
+                lease.evaluations.add(step)
+                self.frontier.promise(node, step, lease.id)
+                lease.end = max(lease.end, step)
+            if save and step not in lease.saves and step not in node.checkpoints and step <= lease.end:
+                lease.saves.add(step)
+                self.frontier.expect(node, step, lease.id)
+            self._changed[lease] = None
+            return
+
+    def _request_withdrawn(self, event: RequestWithdrawn) -> None:
+        open_request = self.requests.pop(event.request, None)
+        if open_request is None:
+            return  # answered while the withdrawal was on its way
+        for step, node in open_request.missing.items():
+            want = self.frontier.withdraw(node, step, event.request)
+            if want is not None and want.lease is not None:
+                self.leases[want.lease].evaluations.discard(step)
+        for waiting in self._keepers.values():
+            if event.request in waiting:
+                waiting.remove(event.request)
+        for node in open_request.node.lineage():
+            for lease in self._on_node.get(node, ()):
+                self._shorten(lease)
+
+    def _shorten(self, lease: Lease) -> None:
+        """Let a lease end where the last of what anybody needs of it is."""
+        needed = set(lease.evaluations)
+        for step in lease.saves:
+            node = lease.node_at(step)
+            if self._keepers.get(Position(node.id, step)) or self.frontier.held(node, step) is not None:
+                needed.add(step)
+        end = max(needed, default=lease.at)
+        if end < lease.end:
+            lease.end = end
+            self._changed[lease] = None
+
+    def _halted(self, _: Halted) -> None:
+        self.halted = True
+        for lease in self.leases.values():
+            if lease.state == "running":
+                lease.end = lease.at
+                self._changed[lease] = None
+
+    # The executors' side: workers.
+
+    def _worker_joined(self, event: WorkerJoined) -> None:
+        self.workers.join(event.worker)
+
+    def _worker_lost(self, event: WorkerLost) -> None:
+        self.workers.leave(event.worker)
+        for lease in [lease for lease in self.leases.values() if lease.worker == event.worker]:
+            lease.note(self._now, f"worker lost: {event.reason}")
+            running = lease.state == "running"
+            self._release(lease, keep_saves_until=None)
+            if running:
+                self._span(lease)
+                self._count_loss(lease, event.reason)
+
+    def _count_loss(self, lease: Lease, reason: str) -> None:
+        origin = (lease.way[0][0], lease.start)
+        self._losses[origin] = self._losses.get(origin, 0) + 1
+        if self._losses[origin] >= MOST_LOSSES:
+            del self._losses[origin]
+            step = lease.at + 1
+            error = (
+                f"the worker died {MOST_LOSSES} times in a row on the way to step {step} "
+                f"of the path that starts at step {lease.start}; the last time: {reason}"
+            )
+            self._fail(lease.node_at(step), step, error)
+
+    # The executors' side: leases.
+
+    def _lease(self, number: int, event: Event, *states: str) -> Lease:
+        lease = self.leases.get(number)
+        if lease is None:
+            raise IllegalTransition(f"{event} names a lease that is not known (lost, or finished and saved)")
+        if lease.state not in states:
+            raise IllegalTransition(f"{event} cannot come while {lease.tale()}")
+        return lease
+
+    def _lease_started(self, event: LeaseStarted) -> None:
+        lease = self._lease(event.lease, event, "running")
+        lease.note(self._now, f"started, loaded in {event.seconds:.3f} s")
+
+    def _progressed(self, event: Progressed) -> None:
+        lease = self._lease(event.lease, event, "running")
+        if event.step < lease.at:
+            raise IllegalTransition(f"{event} goes back while {lease.tale()}")
+        self._probed = True
+        self.trained += event.steps
+        lease.at = event.step
+        if event.steps:
+            self.profile.observe(lease.node_at(event.step), event.steps, event.seconds)
+
+    def _metrics_reported(self, event: MetricsReported) -> None:
+        lease = self._lease(event.lease, event, "running")
+        lease.note(self._now, f"metrics at {event.step}")
+        lease.at = max(lease.at, event.step)
+        lease.evaluations.discard(event.step)
+        node = lease.node_at(event.step)
+        position = Position(node.id, event.step)
+        if event.step not in node.metrics:
+            self._facts.append(self.plan.measure(position, event.metrics))
+        order, metrics = node.metrics[event.step]
+        for number in self.frontier.settle(node, event.step):
+            waiting = self.requests[number]
+            if (
+                waiting.request.keep
+                and event.step == waiting.request.step
+                and event.step not in node.checkpoints
+            ):
+                self._keepers.setdefault(position, []).append(number)
+                continue
+            self._answer(waiting.arrived(event.step, order, metrics))
+            self._conclude(waiting)
+
+    def _checkpoint_saved(self, event: CheckpointSaved) -> None:
+        lease = self._lease(event.lease, event, "running", "saving")
+        lease.note(self._now, f"saved at {event.step}")
+        node = lease.node_at(event.step)
+        lease.saves.discard(event.step)
+        position = Position(node.id, event.step)
+        self._facts.append(self.plan.keep(position, event.checkpoint))
+        self._losses.pop((lease.way[0][0], lease.start), None)
+        self.workers.saved(position)
+        self.frontier.arrived(node, event.step)
+        for number in self._keepers.pop(position, ()):
+            waiting = self.requests[number]
+            waiting.arrived(event.step, *node.metrics[event.step])
+            self._conclude(waiting)
+        self._forget_if_done(lease)
+
+    def _save_failed(self, event: SaveFailed) -> None:
+        lease = self._lease(event.lease, event, "running", "saving")
+        lease.note(self._now, f"save failed at {event.step}: {event.error}")
+        self._give_up_save(lease, event.step)
+        self._forget_if_done(lease)
+        cause = "the disk is full; make room and run the same script again" if event.disk_full else event.error
+        self._commands.append(Abort(f"the checkpoint at step {event.step} could not be saved: {cause}"))
+
+    def _steps_missed(self, event: StepsMissed) -> None:
+        lease = self._lease(event.lease, event, "running")
+        lease.note(self._now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}")
+        for step in event.evaluations & lease.evaluations:
+            self._give_up_evaluation(lease, step)
+        for step in event.saves & lease.saves:
+            self._give_up_save(lease, step)
+
+    def _lease_finished(self, event: LeaseFinished) -> None:
+        lease = self._lease(event.lease, event, "running")
+        lease.note(self._now, f"finished at {event.step}")
+        lease.at = event.step
+        node = lease.node_at(event.step)
+        self._span(lease)
+        if lease.start < event.step and event.step not in node.checkpoints:
+            lease.saves.add(event.step)
+            self.frontier.expect(node, event.step, lease.id)
+        position = Position(node.id, event.step)
+        self.workers.finish(lease.worker, position, saved=event.step in node.checkpoints or event.step == 0)
+        self._release(lease, keep_saves_until=event.step)
+
+    def _lease_failed(self, event: LeaseFailed) -> None:
+        lease = self._lease(event.lease, event, "running")
+        lease.note(self._now, f"failed in {event.phase} at {event.step}")
+        self._span(lease)
+        self.workers.finish(lease.worker, None, saved=True)
+        self._release(lease, keep_saves_until=event.step - 1)
+        if event.phase in ("contract", "build"):
+            self._commands.append(Abort(event.error))
+        elif event.checkpoint_unreadable:
+            holder = lease.way[0][0].holder(lease.start)
+            if lease.start in holder.checkpoints:
+                self._facts.append(self.plan.drop(Position(holder.id, lease.start)))
+                self.frontier.unmarked(holder, lease.start)
+        else:
+            self._fail(lease.node_at(event.step), event.step, event.error)
+
+    # What becomes of promises.
+
+    def _release(self, lease: Lease, keep_saves_until: int | None) -> None:
+        """The lease's worker is off it: what it still owes is owed by nobody, but for saves under way."""
+        lease.state = "saving"
+        for node, _, _ in lease.way:
+            on_node = self._on_node.get(node, {})
+            on_node.pop(lease, None)
+            if not on_node:
+                self._on_node.pop(node, None)
+        for step in sorted(lease.evaluations):
+            self._give_up_evaluation(lease, step)
+        for step in sorted(lease.saves):
+            if keep_saves_until is None or step > keep_saves_until:
+                self._give_up_save(lease, step)
+        self._forget_if_done(lease)
+
+    def _give_up_evaluation(self, lease: Lease, step: int) -> None:
+        lease.evaluations.discard(step)
+        self.frontier.break_promise(lease.node_at(step), step, lease.id)
+
+    def _give_up_save(self, lease: Lease, step: int) -> None:
+        node = lease.node_at(step)
+        lease.saves.discard(step)
+        self.frontier.give_up(node, step, lease.id)
+        for number in self._keepers.pop(Position(node.id, step), ()):
+            self.frontier.ask(node, step, number, save=True)
+
+    def _forget_if_done(self, lease: Lease) -> None:
+        if lease.state == "saving" and not lease.saves:
+            self.leases.pop(lease.id, None)
+
+    def _fail(self, node: Node, step: int, error: str) -> None:
+        """Training along `node` cannot reach `step`: so fails whoever has to pass there."""
+        self._facts.append(self.plan.fail(Position(node.id, step), error))
+        order = self.plan.order
+        stack = [(node, step)]
+        while stack:
+            along, reach = stack.pop()
+            wants = self.frontier.wants.get(along, {})
+            failing = {number: None for at, want in wants.items() if at >= reach for number in want.requests}
+            for number in failing:
+                self._fail_request(number, step, order, error)
+            for branch in (reach, *along.branch_steps(reach)):
+                stack += [(child, child.start) for child in self.frontier.live_branches(along, branch)]
+
+    def _fail_request(self, number: int, step: int, order: int, error: str) -> None:
+        failed = self.requests.pop(number)
+        for at, node in failed.missing.items():
+            self.frontier.withdraw(node, at, number)
+        self._commands.append(failed.failed(step, order, error))
+
+    def _answer(self, answer: Answer | None) -> None:
+        if answer is not None:
+            self._commands.append(answer)
+
+    def _conclude(self, request: OpenRequest) -> None:
+        if not request.missing:
+            step = request.request.step
+            del self.requests[request.request.id]
+            self._answer(request.concluded(request.node.holder(step).metrics[step][1]))
+
+    # What to run.
+
+    def _assign(self) -> None:
+        while not self.halted and self.workers.idle:
+            task = self.frontier.best()
+            worker = None
+            for holder, position in self.workers.unsaved():
+                own = self.frontier.held(self.plan[position.node], position.step)
+                if own is not None and (task is None or own.reach >= task.reach):
+                    task, worker = own, holder
+            if task is None:
+                return
+            self._start(task, worker)
+
+    def _start(self, task: Task, worker: int | None) -> None:
+        source = Position(task.node.holder(task.start).id, task.start)
+        if worker is None:
+            worker = self.workers.choose(source if task.start else None)
+        warm = task.start > 0 and self.workers.holds(worker) == source
+        way: list[tuple[Node, int, int]] = []
+        node, end = task.goal, task.end
+        while node is not task.node:
+            assert node.parent is not None
+            way.append((node, node.start, end))
+            node, end = node.parent, node.start
+        way.append((node, task.start, end))
+        lease = Lease(self._next_lease, worker, tuple(reversed(way)), task.end, self._now, task.start)
+        self._next_lease += 1
+        self.leases[lease.id] = lease
+        self._take_on(lease)
+        self.workers.take(worker, lease.id)
+        command = RunLease(
+            lease=lease.id,
+            worker=worker,
+            config=task.goal.config,
+            start=lease.start,
+            end=lease.end,
+            segments=lease.segments,
+            saves=frozenset(lease.saves),
+            evaluations=frozenset(lease.evaluations),
+            source=None if warm or not task.start else self.plan[source.node].checkpoints[task.start],
+            warm=warm,
+            required=self.required,
+            probe=not self._probed and task.start == 0,
+        )
+        lease.told = (lease.end, command.saves, command.evaluations)
+        lease.note(self._now, f"given to worker {worker}{', warm' if warm else ''}")
+        self._commands.append(command)
+
+    def _take_on(self, lease: Lease) -> None:
+        """Promise everything that lies on the lease's way."""
+        for node, start, end in lease.way:
+            self._on_node.setdefault(node, {})[lease] = None
+            for step, want in self.frontier.wants.get(node, {}).items():
+                here = start < step <= end or (step == start == lease.start and step > node.start)
+                if here and want.lease is None:
+                    lease.evaluations.add(step)
+                    self.frontier.promise(node, step, lease.id)
+                if here and want.save:
+                    lease.saves.add(step)
+            lease.saves.update(node.branch_steps(start, end))
+        if lease.end > lease.start:
+            lease.saves.add(lease.end)
+        for step in sorted(lease.saves):
+            node = lease.node_at(step)
+            if step in node.checkpoints:
+                lease.saves.discard(step)
+            else:
+                self.frontier.expect(node, step, lease.id)
+
+    def validate(self) -> None:
+        """Check what always holds; raises `IllegalTransition` with the story of the lease concerned."""
+        for number, request in self.requests.items():
+            for step, node in request.missing.items():
+                want = self.frontier.wants.get(node, {}).get(step)
+                kept_for = self._keepers.get(Position(node.id, step), ())
+                if (want is None or number not in want.requests) and number not in kept_for:
+                    raise IllegalTransition(f"request {number} misses step {step} of {node}, and nobody knows")
+        for node, wants in self.frontier.wants.items():
+            for step, want in wants.items():
+                if want.lease is not None and step not in self.leases[want.lease].evaluations:
+                    raise IllegalTransition(f"step {step} of {node} is owed by {self.leases[want.lease].tale()}")
+                for number in want.requests:
+                    if step not in self.requests[number].missing:
+                        raise IllegalTransition(f"step {step} of {node} is wanted by request {number}, had already")
+        for node, coming in self.frontier.coming.items():
+            for step, number in coming.items():
+                if step not in self.leases[number].saves:
+                    raise IllegalTransition(f"a save at {step} of {node} is owed by {self.leases[number].tale()}")
+        for worker, number in self.workers.busy.items():
+            if self.leases[number].worker != worker or self.leases[number].state != "running":
+                raise IllegalTransition(f"worker {worker} is busy with {self.leases[number].tale()}")
+        if self.workers.idle and not self.halted and self.frontier.rebuilt().best() is not None:
+            raise IllegalTransition("a worker is idle while something can start")
+
+    def _tell(self, lease: Lease) -> None:
+        if lease.state != "running":
+            return
+        told = (lease.end, frozenset(lease.saves), frozenset(lease.evaluations))
+        if told != lease.told:
+            lease.told = told
+            lease.note(self._now, f"now to {lease.end}")
+            self._commands.append(UpdateLease(lease.id, lease.worker, *told))
+
+    def _span(self, lease: Lease) -> None:
+        """Record the worker's time on the lease, shared out over the nodes by the steps trained on each."""
+        total = max(lease.at - lease.start, 1)
+        began = lease.began
+        for node, start, end in lease.way:
+            last = min(end, lease.at)
+            if last < start or (last == start and lease.at > lease.start):
+                break
+            ended = began + (self._now - lease.began) * (last - start) / total
+            if lease.at == lease.start:
+                ended = self._now
+            self._facts.append(
+                SpanRecorded(lease.worker, lease.id, node.id, "train", start, last, began, ended)
+            )
+            began = ended

@@ -1,0 +1,72 @@
+"""A lease as the engine sees it: a path on its way, what it still owes, and its story.
+
+    running ──────────▶ saving ──────────▶ (forgotten)
+       │  finished, failed   all saves are in
+       └── lost with its worker: everything owed is owed by nobody
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hippo.engine.commands import Segment
+from hippo.plan.facts import Position
+from hippo.plan.node import Node
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`."""
+
+    id: int
+    worker: int
+    way: tuple[tuple[Node, int, int], ...]
+    end: int
+    began: float
+    at: int
+    saves: set[int] = field(default_factory=set)
+    evaluations: set[int] = field(default_factory=set)
+    state: Literal["running", "saving"] = "running"
+    told: tuple[int, frozenset[int], frozenset[int]] | None = None
+    story: list[str] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        """The step count that the lease starts from."""
+        return self.way[0][1]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The way as plain values."""
+        return tuple(Segment(node.id, start, end) for node, start, end in self.way)
+
+    def node_at(self, step: int) -> Node:
+        """Return the node that the state after `step` steps belongs to."""
+        for node, start, end in self.way:
+            if start < step <= end:
+                return node
+        return self.way[0][0].holder(step) if step <= self.start else self.way[-1][0]
+
+    def position(self, step: int) -> Position:
+        """Return the position after `step` steps on this way."""
+        return Position(self.node_at(step).id, step)
+
+    def covers(self, node: Node, step: int) -> bool:
+        """Whether the way passes `step` of `node`, ahead of where the worker is known to be."""
+        return self.at < step and any(
+            along is node and start < step <= end for along, start, end in self.way
+        )
+
+    def note(self, now: float, text: str) -> None:
+        """Add a line to the story."""
+        self.story.append(f"{now:.3f} {text}")
+
+    def tale(self) -> str:
+        """Return the story for an error message."""
+        way = " → ".join(f"node {node.id} [{start}, {end})" for node, start, end in self.way)
+        lines = "\n".join(f"  {line}" for line in self.story[-30:])
+        return (
+            f"lease {self.id} on worker {self.worker}, {self.state}, at step {self.at}: {way}\n"
+            f"  owes metrics at {sorted(self.evaluations)}, saves at {sorted(self.saves)}\n{lines}"
+        )

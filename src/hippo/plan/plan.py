@@ -1,0 +1,171 @@
+"""The search plan: a tree of nodes, and what was trained, measured and kept along them.
+
+What always holds:
+
+* Two configs share a node up to step t exactly if all their values agree at the steps 0…t.
+* A node's branches leave it at steps after its own start, and differ from it, and from each other where
+  they leave at the same step, in their values at that step.
+* It only grows; a plan that is given the facts of another one, in order, is equal to it.
+
+Placing a config costs the pieces in which it is compared on the way down, whatever the size of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hippo.errors import StoreError
+from hippo.plan.facts import (
+    Checkpoint,
+    CheckpointDropped,
+    CheckpointKept,
+    Fact,
+    FailureRecorded,
+    MetricsRecorded,
+    NodeAdded,
+    Position,
+)
+from hippo.plan.node import Node
+from hippo.sequences.config import Config
+
+
+class Plan:
+    """A plan in memory. Every change returns the fact that it amounts to."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.roots: dict[tuple[str, object], Node] = {}
+        self.order = 0
+
+    @classmethod
+    def replay(cls, facts: Iterable[Fact]) -> Plan:
+        """Rebuild a plan from its facts."""
+        plan = cls()
+        for fact in facts:
+            plan.apply(fact)
+        return plan
+
+    def __getitem__(self, node: int) -> Node:
+        return self.nodes[node]
+
+    # Placing configs.
+
+    def place(self, config: Config, step: int, salt: str = "") -> tuple[Node, list[Fact]]:
+        """Return the node that `config` is on when it has trained `step` steps, adding what is missing."""
+        added: list[Fact] = []
+        key = config.key(0)
+        node = self.roots.get((salt, key))
+        if node is None:
+            return self._add(None, 0, config, salt, key, added), added
+        while (parts := node.config.parting(config, step)) is not None:
+            key = config.key(parts)
+            child = node.children.get((parts, key))
+            if child is None:
+                return self._add(node, parts, config, salt, key, added), added
+            node = child
+        return node, added
+
+    def _add(
+        self, parent: Node | None, start: int, config: Config, salt: str, key: object, added: list[Fact]
+    ) -> Node:
+        node = Node(len(self.nodes), parent, start, config, salt)
+        self.nodes.append(node)
+        if parent is None:
+            self.roots[salt, key] = node
+        else:
+            parent.add_child(node, key)
+        added.append(NodeAdded(node.id, parent.id if parent else None, start, config, salt))
+        return node
+
+    # What becomes known.
+
+    def measure(self, position: Position, metrics: Mapping[str, float]) -> MetricsRecorded:
+        """Note the metrics at a position."""
+        self.order += 1
+        self.nodes[position.node].metrics[position.step] = (self.order, metrics)
+        return MetricsRecorded(self.order, position, metrics)
+
+    def fail(self, position: Position, error: str) -> FailureRecorded:
+        """Note that training cannot reach a position."""
+        fact = FailureRecorded(self.order + 1, position, error)
+        self.apply(fact)
+        return fact
+
+    def keep(self, position: Position, checkpoint: Checkpoint) -> CheckpointKept:
+        """Note a durable checkpoint."""
+        self.nodes[position.node].checkpoints[position.step] = checkpoint
+        return CheckpointKept(position, checkpoint)
+
+    def drop(self, position: Position) -> CheckpointDropped:
+        """Note that a checkpoint is gone."""
+        del self.nodes[position.node].checkpoints[position.step]
+        return CheckpointDropped(position)
+
+    def apply(self, fact: Fact) -> None:
+        """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
+        match fact:
+            case NodeAdded(node, parent, start, config, salt):
+                if node != len(self.nodes):
+                    raise StoreError(
+                        f"the plan's facts are out of order: node {node} comes where {len(self.nodes)} is due; "
+                        "the store was changed by something other than Hippo"
+                    )
+                above = None if parent is None else self.nodes[parent]
+                self._add(above, start, config, salt, config.key(start), [])
+            case MetricsRecorded(order, position, metrics):
+                self.nodes[position.node].metrics[position.step] = (order, metrics)
+                self.order = max(self.order, order)
+            case FailureRecorded(order, position, error):
+                node_failed = self.nodes[position.node]
+                if node_failed.failure is None or position.step < node_failed.failure[0]:
+                    node_failed.failure = (position.step, order, error)
+                self.order = max(self.order, order)
+            case CheckpointKept(position, checkpoint):
+                self.nodes[position.node].checkpoints[position.step] = checkpoint
+            case CheckpointDropped(position):
+                self.nodes[position.node].checkpoints.pop(position.step, None)
+            case _:
+                pass
+
+    # What is known.
+
+    def failure_on_the_way(self, node: Node, step: int) -> tuple[int, str] | None:
+        """Return the place in the history and the error that keep `node` from reaching `step`, if any."""
+        reach = step
+        for above in node.lineage():
+            if above.failure is not None and above.failure[0] <= reach:
+                return above.failure[1:]
+            reach = above.start
+        return None
+
+    def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
+        """Return the last checkpoint at or before `step` on the way to `node`; None means from scratch."""
+        for above in node.lineage():
+            kept = [at for at in above.checkpoints if at <= step]
+            if kept:
+                return Position(above.id, max(kept))
+            step = min(step, above.start)
+        return None
+
+    def checkpoints(self) -> Iterator[tuple[Position, Checkpoint]]:
+        """Yield everything that is kept."""
+        for node in self.nodes:
+            for step, checkpoint in node.checkpoints.items():
+                yield Position(node.id, step), checkpoint
+
+
+def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
+    """Return how many steps it takes to train every node as far as asked, each shared step once."""
+    reach: dict[Node, int] = {}
+    for node, step in asks:
+        known = reach.get(node)
+        if known is not None and known >= step:
+            continue
+        reach[node] = step
+        while known is None and node.parent is not None:
+            step, node = node.start, node.parent
+            known = reach.get(node)
+            if known is not None and known >= step:
+                break
+            reach[node] = step
+    return sum(step - node.start for node, step in reach.items())

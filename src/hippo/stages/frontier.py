@@ -1,0 +1,279 @@
+"""The face of the stage tree that can run now, kept up to date as the plan and the leases change.
+
+Building the whole stage tree for every decision would walk all open requests. The frontier knows, for every
+state that work can start from, how long the longest chain of missing training below it is, and has the
+longest of all at hand. It is an index, not a memory: what it answers follows from the plan, the open
+requests and the running leases alone (`rebuilt` makes it from them afresh, and tests hold the two equal).
+
+Words used here:
+
+* A *want* is a step count on a node at which somebody waits for metrics. A lease that has promised to
+  evaluate there takes it out of the frontier.
+* A *mark* is a step count on a node whose state is kept in a checkpoint, or *coming*: promised by a lease.
+* A *gap* is the stretch of a node from one mark (or its start) up to before the next. Wants in a gap, and
+  branches that leave inside it, can only be served from the state at its beginning.
+* A *task* is a gap whose first state is kept (or is step 0), with unpromised wants in it or below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from hippo.plan.node import Node
+
+
+@dataclass(slots=True)
+class Want:
+    """Requests that wait for metrics at one step of a node, and the lease that will bring them.
+
+    `save` says that somebody wants to go on from there, so that the state is worth a checkpoint.
+    """
+
+    requests: dict[int, None] = field(default_factory=dict)
+    lease: int | None = None
+    save: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work that can start now: from the state at `start` on `node` to the want that is furthest away.
+
+    `reach` is the estimated time to get there, in usual steps.
+    """
+
+    node: Node
+    start: int
+    reach: float
+    goal: Node
+    end: int
+
+
+class Frontier:
+    """See the module's words."""
+
+    def __init__(self) -> None:
+        self.wants: dict[Node, dict[int, Want]] = {}
+        self.coming: dict[Node, dict[int, int]] = {}
+        self._live: dict[Node, int] = {}
+        self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
+        self._queue: list[tuple[float, int, int, int, Node]] = []
+        self._pushes = count()
+        self._queued: dict[tuple[Node, int], float] = {}
+
+    # Wants.
+
+    def ask(self, node: Node, step: int, request: int, save: bool = False) -> Want:
+        """A request waits for metrics at `step` of `node`."""
+        wants = self.wants.setdefault(node, {})
+        want = wants.get(step)
+        if want is None:
+            want = wants[step] = Want()
+            self._count(node, 1)
+            self._wake(node, step)
+        want.requests[request] = None
+        want.save |= save
+        return want
+
+    def settle(self, node: Node, step: int) -> list[int]:
+        """The want is over; return the requests that waited for it."""
+        wants = self.wants.get(node)
+        if wants is None or step not in wants:
+            return []
+        want = wants.pop(step)
+        if not wants:
+            del self.wants[node]
+        self._count(node, -1)
+        return list(want.requests)
+
+    def withdraw(self, node: Node, step: int, request: int) -> Want | None:
+        """A request no longer waits; return its want if nobody else waits for it either."""
+        want = self.wants.get(node, {}).get(step)
+        if want is None or request not in want.requests:
+            return None
+        del want.requests[request]
+        if want.requests:
+            return None
+        self.settle(node, step)
+        return want
+
+    def promise(self, node: Node, step: int, lease: int) -> None:
+        """A lease will evaluate at `step`."""
+        want = self.wants.get(node, {}).get(step)
+        if want is not None and want.lease is None:
+            want.lease = lease
+
+    def break_promise(self, node: Node, step: int, lease: int) -> None:
+        """The lease will not evaluate there after all."""
+        want = self.wants.get(node, {}).get(step)
+        if want is not None and want.lease == lease:
+            want.lease = None
+            self._wake(node, step)
+
+    def is_live(self, node: Node, step: int) -> bool:
+        """Whether anything is wanted past `step` of `node`, or on a branch that leaves it there or later."""
+        if any(at > step for at in self.wants.get(node, ())):
+            return True
+        return any((node, branch) in self._live_below for branch in (step, *node.branch_steps(step)))
+
+    def live_branches(self, node: Node, step: int) -> list[Node]:
+        """Return the nodes that leave `node` at `step` with anything wanted on or below them."""
+        return list(self._live_below.get((node, step), ()))
+
+    # Marks.
+
+    def expect(self, node: Node, step: int, lease: int) -> None:
+        """A lease will save the state at `step`."""
+        if step not in node.checkpoints:
+            self.coming.setdefault(node, {}).setdefault(step, lease)
+
+    def give_up(self, node: Node, step: int, lease: int) -> None:
+        """The lease will not save there after all."""
+        coming = self.coming.get(node, {})
+        if coming.get(step) != lease:
+            return
+        del coming[step]
+        if not coming:
+            del self.coming[node]
+        self.unmarked(node, step)
+
+    def arrived(self, node: Node, step: int) -> None:
+        """The state at `step` is kept: whatever waited for it can run."""
+        coming = self.coming.get(node, {})
+        coming.pop(step, None)
+        if not coming:
+            self.coming.pop(node, None)
+        for start in self._starts(node, step):
+            self._wake_task(start, step)
+
+    def unmarked(self, node: Node, step: int) -> None:
+        """There is no state at `step` any more: what hung on it hangs on the state before."""
+        for start in self._starts(node, step):
+            if (task := self.task(start, step)) is not None:
+                self._wake(node, step, task.reach)
+
+    def _starts(self, node: Node, step: int) -> Iterator[Node]:
+        yield node
+        yield from self.live_branches(node, step)
+
+    def is_kept(self, node: Node, step: int) -> bool:
+        """Whether work along `node` can start at `step` now."""
+        if step > node.start:
+            return step in node.checkpoints
+        return node.parent is None or node.start in node.parent.checkpoints
+
+    # Tasks.
+
+    def best(self) -> Task | None:
+        """Return the task with the longest reach, ties by age of the node; None where nothing can start."""
+        while self._queue:
+            negative, _, start, _, node = self._queue[0]
+            if self._queued.get((node, start)) != -negative:
+                heappop(self._queue)
+                continue
+            task = self.task(node, start)
+            if task is not None and task.reach == -negative and self.is_kept(node, start):
+                return task
+            heappop(self._queue)
+            del self._queued[node, start]
+            if task is None:
+                continue
+            if self.is_kept(node, start):
+                self._push(node, start, task.reach)
+            else:
+                self._wake(node, start, task.reach)
+        return None
+
+    def task(self, node: Node, start: int) -> Task | None:
+        """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it."""
+        best: tuple[float, int, Node, int] | None = None
+        stack = [(node, start, 0.0)]
+        while stack:
+            along, begin, cost = stack.pop()
+            end = self._next_mark(along, begin)
+            for step, want in self.wants.get(along, {}).items():
+                if want.lease is None and begin <= step and (end is None or step < end):
+                    found = (cost + (step - begin) * along.pace, -along.id, along, step)
+                    if best is None or found[:2] > best[:2] or (found[:2] == best[:2] and step > best[3]):
+                        best = found
+            if self._live.get(along, 0) == 0:
+                continue
+            for branch in along.branch_steps(begin, None if end is None else end - 1):
+                for child in self._live_below.get((along, branch), ()):
+                    stack.append((child, branch, cost + (branch - begin) * along.pace))
+        if best is None:
+            return None
+        return Task(node, start, best[0], best[2], best[3])
+
+    def held(self, node: Node, step: int) -> Task | None:
+        """Return the best task for a worker that holds the state at `step` of `node` in memory."""
+        tasks = [task for start in self._starts(node, step) if (task := self.task(start, step)) is not None]
+        return max(tasks, key=lambda task: task.reach, default=None)
+
+    # Keeping the queue.
+
+    def _count(self, node: Node, change: int) -> None:
+        for along in node.lineage():
+            count = self._live.get(along, 0) + change
+            if count:
+                self._live[along] = count
+            else:
+                self._live.pop(along, None)
+            if along.parent is not None:
+                below = self._live_below.setdefault((along.parent, along.start), {})
+                if count:
+                    below[along] = None
+                else:
+                    below.pop(along, None)
+                    if not below:
+                        del self._live_below[along.parent, along.start]
+
+    def _wake(self, node: Node, step: int, cost: float = 0.0) -> None:
+        """Something is to be done `cost` after `step` of `node`: queue the task that it belongs to."""
+        while True:
+            mark = self._last_mark(node, step)
+            if mark is not None:
+                if mark in node.checkpoints:
+                    self._push(node, mark, cost + (step - mark) * node.pace)
+                return
+            cost += (step - node.start) * node.pace
+            if self.is_kept(node, node.start):
+                self._push(node, node.start, cost)
+                return
+            assert node.parent is not None
+            if node.start in self.coming.get(node.parent, ()):
+                return
+            node, step = node.parent, node.start
+
+    def _wake_task(self, node: Node, start: int) -> None:
+        task = self.task(node, start)
+        if task is not None:
+            self._push(node, start, task.reach)
+
+    def _push(self, node: Node, start: int, reach: float) -> None:
+        if self._queued.get((node, start), -1.0) < reach:
+            self._queued[node, start] = reach
+            heappush(self._queue, (-reach, node.id, start, next(self._pushes), node))
+
+    def _next_mark(self, node: Node, after: int) -> int | None:
+        marks = [step for step in node.checkpoints if step > after]
+        marks += [step for step in self.coming.get(node, ()) if step > after]
+        return min(marks, default=None)
+
+    def _last_mark(self, node: Node, until: int) -> int | None:
+        marks = [step for step in node.checkpoints if step <= until]
+        marks += [step for step in self.coming.get(node, ()) if step <= until]
+        return max(marks, default=None)
+
+    def rebuilt(self) -> Frontier:
+        """Return a frontier made afresh from the same wants and marks."""
+        fresh = Frontier()
+        fresh.coming = {node: dict(steps) for node, steps in self.coming.items()}
+        for node, wants in self.wants.items():
+            for step, want in wants.items():
+                for request in want.requests:
+                    fresh.ask(node, step, request, want.save)
+                fresh.wants[node][step].lease = want.lease
+        return fresh

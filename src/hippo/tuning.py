@@ -1,0 +1,145 @@
+"""One tuner at work on a study: the `Trials` that it sees, and what came of them.
+
+Results reach the tuner in the order of the plan's history. A tuner that is run again hears every recorded
+result before any new one, in the order in which they first came, and so decides as it did then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from hippo.engine.commands import Answer
+from hippo.engine.events import ConfigsForeseen, GroupSubmitted, Request, RequestWithdrawn
+from hippo.engine.loop import Loop
+from hippo.errors import InvalidInput
+from hippo.sequences.config import Config
+from hippo.tuners.base import Result, Trial, TrialGroup
+
+
+class Tuning:
+    """A tuner's trials on a running loop. `share=False` keeps every trial to itself."""
+
+    def __init__(self, loop: Loop, study: str, share: bool = True, keep: bool = False) -> None:
+        self.results: list[Result] = []
+        self.asked: dict[Trial, int] = {}
+        self.steps_open: dict[Trial, int] = {}
+        self._loop = loop
+        self._study = study
+        self._share = share
+        self._keep = keep
+        self._requests: dict[Trial, int] = {}
+        self._arrived: list[tuple[int, int, Result]] = []
+        self._deliveries = count()
+        self._wakes: asyncio.Future[None] | None = None
+        self._error: BaseException | None = None
+        loop.when_broken(self._broken)
+
+    @property
+    def open(self) -> int:
+        """The number of trials with an open ask."""
+        return len(self._requests)
+
+    @property
+    def workers(self) -> int:
+        """How many workers the study has."""
+        return self._loop.executor.workers
+
+    def foresee(self, configs: Iterable[Config], step: int) -> None:
+        """Say which configs may be asked for later, so that checkpoints are kept where they part."""
+        if self._share:
+            self._loop.handle(ConfigsForeseen(tuple(configs), step))
+
+    def submit(self, group: TrialGroup) -> list[Trial]:
+        """Ask for a group; returns at once with its trials, in the group's order."""
+        trials: list[Trial] = []
+        requests: list[Request] = []
+        for who, step in group.asks:
+            self._check(who, step, group.every)
+            trial = who if isinstance(who, Trial) else Trial(len(self.asked), who)
+            self.asked[trial] = max(step, self.asked.get(trial, 0))
+            number = self._loop.new_request(lambda answer, trial=trial: self._deliver(trial, answer))
+            self._requests[trial] = number
+            reports = tuple(range(group.every, step, group.every)) if group.every else ()
+            salt = "" if self._share else str(trial.number)
+            requests.append(
+                Request(number, self._study, trial.number, trial.config, step, reports, salt, self._keep)
+            )
+            trials.append(trial)
+        self._loop.handle(GroupSubmitted(tuple(requests)))
+        return trials
+
+    def _check(self, who: Config | Trial, step: int, every: int | None) -> None:
+        if not isinstance(step, int) or step < 1:
+            raise InvalidInput(f"a trial was asked for step {step!r}; expected a whole number of at least 1")
+        if every is not None and every < 1:
+            raise InvalidInput(f"every is {every!r}; expected a whole number of at least 1")
+        if isinstance(who, Trial) and who in self._requests:
+            raise InvalidInput(
+                f"trial {who.number} was asked for step {step} while an earlier ask is open; "
+                "wait for its result or withdraw it first"
+            )
+
+    def withdraw(self, trial: Trial) -> None:
+        """Give up what is still open of a trial; nothing more is heard of it."""
+        number = self._requests.pop(trial, None)
+        self._arrived = [item for item in self._arrived if item[2].trial != trial]
+        if number is not None:
+            self._loop.forget_request(number)
+            self._loop.handle(RequestWithdrawn(number))
+
+    async def next(self) -> Result:
+        """Wait for the next result of any open trial. Raises `LookupError` where nothing is open."""
+        await self._something()
+        result = heappop(self._arrived)[2]
+        self.results.append(result)
+        return result
+
+    async def all(self, trials: Iterable[Trial]) -> list[Result]:
+        """Wait for the final results of these open trials, in their order; others are kept for `next`."""
+        wanted = list(trials)
+        missing = set(wanted)
+        finals: dict[Trial, Result] = {}
+        aside: list[tuple[int, int, Result]] = []
+        while missing:
+            await self._something()
+            item = heappop(self._arrived)
+            result = item[2]
+            if result.final and result.trial in missing:
+                missing.discard(result.trial)
+                finals[result.trial] = result
+                self.results.append(result)
+            else:
+                aside.append(item)
+        for item in aside:
+            heappush(self._arrived, item)
+        return [finals[trial] for trial in wanted]
+
+    async def _something(self) -> None:
+        while not self._arrived:
+            if self._error is not None:
+                raise self._error
+            if not self._requests:
+                raise LookupError("no trial is open: submit a group before waiting for a result")
+            self._wakes = asyncio.get_running_loop().create_future()
+            self._loop.tuner_waits()
+            await self._wakes
+
+    def _deliver(self, trial: Trial, answer: Answer) -> None:
+        if answer.final:
+            del self._requests[trial]
+        result = Result(trial, answer.step, answer.metrics, answer.error, answer.final)
+        heappush(self._arrived, (answer.order, next(self._deliveries), result))
+        self._wake()
+
+    def _broken(self, error: BaseException) -> None:
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._wakes is not None and not self._wakes.done():
+            self._wakes.set_result(None)
+            self._wakes = None
+            self._loop.tuner_goes_on()

@@ -1,0 +1,63 @@
+"""What a view shows of a study at one moment: plain values, taken on the engine's side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hippo.sequences.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLine:
+    """What one worker is at. `lease` is None where it is idle; `config` is the path's, `values` those in force."""
+
+    worker: int
+    lease: int | None = None
+    start: int = 0
+    at: int = 0
+    end: int = 0
+    config: Config | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BestLine:
+    """The best result so far."""
+
+    trial: int
+    step: int
+    config: Config
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment of a study.
+
+    `steps_asked` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of those
+    were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None where
+    nothing is known yet.
+    """
+
+    study: str
+    metric: str
+    mode: str
+    trials: int
+    requests_open: int
+    requests_answered: int
+    requests_failed: int
+    steps_asked: int
+    steps_unique: int
+    steps_trained: int
+    steps_found: int
+    workers: tuple[WorkerLine, ...]
+    workers_expected: int
+    best: BestLine | None
+    seconds: float
+    seconds_left: float | None
+    checkpoint_bytes: int = 0
+
+    @property
+    def merge_rate(self) -> float:
+        """Steps without sharing for every step with it."""
+        return self.steps_asked / self.steps_unique if self.steps_unique else 1.0

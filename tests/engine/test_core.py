@@ -1,0 +1,312 @@
+"""The engine on workers without processes: every interleaving that hypothesis can think of."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engine.world import World, metrics_of, trained_alone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import configs
+
+from hippo.engine.commands import RunLease, UpdateLease
+from hippo.engine.events import (
+    ConfigsForeseen,
+    Halted,
+    LeaseFailed,
+    LeaseFinished,
+    RequestWithdrawn,
+    WorkerJoined,
+)
+from hippo.errors import IllegalTransition
+from hippo.plan.plan import Plan, unique_steps
+from hippo.sequences import Constant, Exponential, MultiStep, Piecewise
+from hippo.sequences.config import Config
+
+
+def config(lr: object) -> Config:
+    return Config({"lr": lr})
+
+
+FLAT = config(Constant(0.1))
+DROP_AT_4 = config(MultiStep(0.1, [4], 0.1))
+DROP_AT_6 = config(Piecewise([0.1, 0.01], [6]))
+DECAY = config(Exponential(0.1, 0.9))
+
+
+def answered(world: World) -> dict[int, dict[str, float]]:
+    return {answer.request: dict(answer.metrics) for answer in world.answers if answer.final and answer.metrics}
+
+
+def leases(world: World) -> list[RunLease]:
+    return [command for command in world.commands if isinstance(command, RunLease)]
+
+
+def test_trials_that_begin_alike_are_trained_once_up_to_where_they_part() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 10), (DROP_AT_4, 10), (DROP_AT_6, 10))
+    world.run()
+    assert world.steps_trained == 10 + 6 + 4
+    assert len(answered(world)) == 3
+
+
+def test_the_longest_path_goes_first_and_as_a_whole() -> None:
+    world = World(workers=1)
+    world.submit((DROP_AT_4, 8), (FLAT, 12))
+    assert [lease.end for lease in leases(world)] == [12]
+    world.run()
+    assert [(lease.start, lease.end) for lease in leases(world)] == [(0, 12), (4, 8)]
+
+
+def test_a_branch_ahead_of_a_running_worker_is_saved_without_training_twice() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 10))
+    for _ in range(4):
+        world.move(0)  # start, then three steps
+    world.submit((DROP_AT_4, 10))
+    assert isinstance(world.commands[-1], UpdateLease) or any(
+        isinstance(command, UpdateLease) and 4 in command.saves for command in world.commands
+    )
+    world.run()
+    assert world.steps_trained == 10 + 6
+
+
+def test_a_late_branch_retrains_only_from_the_nearest_checkpoint() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 3))
+    world.run()
+    world.submit((FLAT, 10))
+    world.run()
+    assert world.steps_trained == 10
+    world.submit((DROP_AT_6, 10))
+    world.run()
+    assert world.steps_trained == 10 + 3 + 4  # from the checkpoint at 3 to the branch at 6, then the new part
+
+
+def test_a_foreseen_branch_costs_nothing_when_it_is_asked_for_late() -> None:
+    world = World(workers=1)
+    world.feed(ConfigsForeseen((FLAT, DROP_AT_6), 10))
+    world.submit((FLAT, 10))
+    world.run()
+    world.submit((DROP_AT_6, 10))
+    world.run()
+    assert world.steps_trained == 10 + 4
+
+
+def test_an_update_that_comes_too_late_is_answered_and_made_good_from_a_checkpoint() -> None:
+    world = World(workers=2)
+    world.submit((FLAT, 10))
+    for _ in range(9):
+        world.move(0)
+    engine_knows = world.engine.leases[0].at
+    world.engine.leases[0].at = 3  # the engine's word of the worker is an old one
+    world.submit((DROP_AT_4, 10))
+    assert engine_knows == 8
+    world.run()
+    assert len(answered(world)) == 2
+    for answer in world.answers:
+        assert answer.metrics is not None
+
+
+def test_further_asks_of_a_running_trial_wait_for_it_instead_of_training_beside_it() -> None:
+    world = World(workers=2)
+    world.submit((FLAT, 5))
+    world.submit((FLAT, 9))
+    assert len(leases(world)) == 1
+    world.run()
+    assert world.steps_trained == 9
+
+
+def test_a_worker_goes_on_from_the_state_that_it_holds() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 5))
+    world.run()
+    world.submit((FLAT, 9))
+    world.run()
+    assert [lease.warm for lease in leases(world)] == [False, True]
+
+
+def test_metrics_at_a_kept_state_are_measured_without_training() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 10), (DROP_AT_4, 8))
+    world.run()
+    trained = world.steps_trained
+    (request,) = world.submit((FLAT, 4))
+    world.run()
+    assert world.steps_trained == trained
+    assert answered(world)[request.id] == metrics_of(trained_alone(FLAT, 4))
+
+
+def test_a_withdrawn_trial_stops_at_its_next_step_and_keeps_where_it_got_to() -> None:
+    world = World(workers=1)
+    (request,) = world.submit((FLAT, 10))
+    for _ in range(4):
+        world.move(0)
+    world.feed(RequestWithdrawn(request.id))
+    world.run()
+    assert world.steps_trained == 3
+    assert 3 in world.engine.plan.nodes[0].checkpoints
+    assert not world.answers
+
+
+def test_a_withdrawn_trial_goes_on_as_far_as_somebody_else_needs_it() -> None:
+    world = World(workers=1)
+    first, second = world.submit((FLAT, 10), (DROP_AT_6, 8))
+    world.move(0)
+    world.feed(RequestWithdrawn(first.id))
+    world.run()
+    assert world.steps_trained == 8
+    assert list(answered(world)) == [second.id]
+
+
+def test_a_failure_fails_the_trials_that_pass_there_and_no_others() -> None:
+    world = World(workers=1)
+    world.fails_at = lambda config, step: config.values(step)["lr"] == 0.1 and step == 5
+    early, through, below = world.submit((DROP_AT_4, 8), (FLAT, 10), (DROP_AT_6, 8))
+    world.run()
+    failed = {answer.request for answer in world.answers if answer.error == "Boom"}
+    assert failed == {through.id, below.id}
+    assert list(answered(world)) == [early.id]
+    (again,) = world.submit((FLAT, 12))
+    assert world.answers[-1].request == again.id
+    assert world.answers[-1].error == "Boom"
+
+
+def test_reports_come_before_the_final_answer() -> None:
+    world = World(workers=1)
+    (request,) = world.submit((FLAT, 6), reports=(2, 4))
+    world.run()
+    assert [(answer.step, answer.final) for answer in world.answers] == [(2, False), (4, False), (6, True)]
+    assert {answer.request for answer in world.answers} == {request.id}
+
+
+def test_a_path_that_kills_its_worker_again_and_again_fails() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 6))
+    for _ in range(3):
+        assert not world.answers
+        world.move(0)
+        world.kill(0)
+    assert "died 3 times" in (world.answers[-1].error or "")
+
+
+def test_halting_stops_leases_and_starts_nothing() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 10))
+    world.move(0)
+    world.move(0)
+    world.feed(Halted())
+    world.run()
+    assert world.steps_trained == 1
+    assert 1 in world.engine.plan.nodes[0].checkpoints
+
+
+def test_an_illegal_transition_tells_the_story_of_the_lease() -> None:
+    world = World(workers=1)
+    world.submit((FLAT, 10))
+    world.move(0)
+    world.feed(LeaseFailed(0, 1, "Boom", "train"))
+    with pytest.raises(IllegalTransition, match="not known"):
+        world.engine.handle(LeaseFinished(0, 10), 0.0)
+    with pytest.raises(IllegalTransition, match="joined twice"):
+        world.engine.handle(WorkerJoined(0), 0.0)
+
+
+def test_unshared_trials_are_trained_alone_and_go_on_from_their_own_checkpoints() -> None:
+    world = World(workers=2)
+    for salt in ("0", "1"):
+        world.submit((FLAT, 5), salt=salt)
+    world.run()
+    world.submit((FLAT, 8), salt="1")
+    world.run()
+    assert world.steps_trained == 5 + 5 + 3
+
+
+@st.composite
+def studies(draw: st.DrawFn) -> list[tuple[Config, int]]:
+    return draw(st.lists(st.tuples(configs(), st.integers(1, 14)), min_size=1, max_size=8))
+
+
+@settings(max_examples=300, deadline=None)
+@given(studies(), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_every_interleaving_trains_each_unique_step_once(
+    asks: list[tuple[Config, int]], workers: int, chance: random.Random
+) -> None:
+    world = World(workers)
+    requests = world.submit(*asks, reports=(3, 7))
+    world.run(chance.randrange)
+    for request in requests:
+        expected = metrics_of(trained_alone(request.config, request.step))
+        assert answered(world)[request.id] == expected
+    plan = Plan()
+    assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(studies(), min_size=1, max_size=4), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_deaths_withdrawals_and_late_groups_change_no_result(
+    groups: list[list[tuple[Config, int]]], workers: int, chance: random.Random
+) -> None:
+    world = World(workers)
+    open_groups = list(groups)
+    requests: list = []
+    withdrawn: set[int] = set()
+
+    def choose(count: int) -> int:
+        if open_groups and chance.random() < 0.1:
+            requests.extend(world.submit(*open_groups.pop(), reports=(2, 5)))
+        if chance.random() < 0.03:
+            world.kill(chance.randrange(workers))
+        if requests and chance.random() < 0.03:
+            request = chance.choice(requests)
+            if request.id not in answered(world):
+                withdrawn.add(request.id)
+            world.feed(RequestWithdrawn(request.id))
+        return -1
+
+    for _ in range(400):
+        choose(0)
+        moves = [
+            (act, number)
+            for number, worker in world.workers.items()
+            for act, able in ((world.move, worker.lease is not None), (world.write, bool(worker.writing)))
+            if able
+        ]
+        if moves:
+            act, number = chance.choice(moves)
+            act(number)
+    while open_groups:
+        requests.extend(world.submit(*open_groups.pop()))
+    world.run(chance.randrange)
+    answers = answered(world)
+    failed = {answer.request for answer in world.answers if answer.error}
+    for request in requests:
+        if request.id in withdrawn or request.id in failed:
+            continue  # a path may have lost its worker three times in a row
+        assert answers[request.id] == metrics_of(trained_alone(request.config, request.step))
+
+
+@settings(max_examples=100, deadline=None)
+@given(studies(), studies(), st.randoms(use_true_random=False), st.integers(0, 60))
+def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
+    first: list[tuple[Config, int]], second: list[tuple[Config, int]], chance: random.Random, moves: int
+) -> None:
+    world = World(2)
+    world.submit(*first)
+    for _ in range(moves):
+        able = [
+            (act, number)
+            for number, worker in world.workers.items()
+            for act, can in ((world.move, worker.lease is not None), (world.write, bool(worker.writing)))
+            if can
+        ]
+        if able:
+            act, number = chance.choice(able)
+            act(number)
+    resumed = World(2, Plan.replay(world.facts))
+    resumed.disk = world.disk
+    requests = resumed.submit(*first, *second)
+    resumed.run(chance.randrange)
+    for request in requests:
+        assert answered(resumed)[request.id] == metrics_of(trained_alone(request.config, request.step))

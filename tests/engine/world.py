@@ -1,0 +1,193 @@
+"""Workers without processes: carries out an engine's commands in any interleaving that a test draws.
+
+A worker's state is the list of values that it was trained with, so two states are equal exactly if the same
+training led to them. Metrics are a digest of the state: a wrong state cannot give the right metrics.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hippo.engine.commands import Abort, Answer, Record, RunLease, UpdateLease
+from hippo.engine.core import Engine
+from hippo.engine.events import (
+    CheckpointSaved,
+    Event,
+    GroupSubmitted,
+    LeaseFailed,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    Progressed,
+    Request,
+    StepsMissed,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippo.plan.facts import Checkpoint, Fact
+from hippo.plan.plan import Plan
+from hippo.sequences.config import Config
+
+State = tuple[object, ...]
+
+
+def trained_alone(config: Config, step: int) -> State:
+    return tuple(config.key(at) for at in range(step))
+
+
+def metrics_of(state: State) -> dict[str, float]:
+    digest = hashlib.blake2b(repr(state).encode(), digest_size=6).hexdigest()
+    return {"m": float(int(digest, 16))}
+
+
+@dataclass
+class Worker:
+    number: int
+    state: State = ()
+    lease: RunLease | None = None
+    started: bool = False
+    end: int = 0
+    saves: set[int] = field(default_factory=set)
+    evaluations: set[int] = field(default_factory=set)
+    update: UpdateLease | None = None
+    writing: list[tuple[int, int, int, State]] = field(default_factory=list)
+
+
+class World:
+    """An engine with its workers; `steps_trained` counts every step that any of them took."""
+
+    def __init__(self, workers: int = 1, plan: Plan | None = None, validate: bool = True) -> None:
+        self.engine = Engine(plan or Plan())
+        self.workers = {number: Worker(number) for number in range(workers)}
+        self.disk: dict[str, State] = {}
+        self.facts: list[Fact] = []
+        self.answers: list[Answer] = []
+        self.aborts: list[str] = []
+        self.commands: list[object] = []
+        self.steps_trained = 0
+        self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
+        self.validate = validate
+        self.now = 0.0
+        self._requests = 0
+        self._saved: list[tuple[int, int]] = []
+        for number in self.workers:
+            self.feed(WorkerJoined(number))
+
+    def submit(self, *asks: tuple[Config, int], reports: tuple[int, ...] = (), salt: str = "") -> list[Request]:
+        requests = []
+        for config, step in asks:
+            self._requests += 1
+            inside = tuple(at for at in reports if at < step)
+            requests.append(Request(self._requests, "study", self._requests, config, step, inside, salt))
+        self.feed(GroupSubmitted(tuple(requests)))
+        return requests
+
+    def feed(self, event: Event) -> None:
+        self.now += 1.0
+        for command in self.engine.handle(event, self.now):
+            self.commands.append(command)
+            match command:
+                case RunLease():
+                    worker = self.workers[command.worker]
+                    assert worker.lease is None, "a busy worker was given a lease"
+                    worker.lease, worker.started, worker.update = command, False, None
+                    worker.end = command.end
+                    worker.saves, worker.evaluations = set(command.saves), set(command.evaluations)
+                case UpdateLease():
+                    worker = self.workers[command.worker]
+                    if worker.lease is not None and worker.lease.lease == command.lease:
+                        worker.update = command
+                case Answer():
+                    self.answers.append(command)
+                case Record(facts):
+                    self.facts.extend(facts)
+                case Abort(error):
+                    self.aborts.append(error)
+        if self.validate:
+            self.engine.validate()
+
+    # One move of one worker. Each returns whether there was anything to do.
+
+    def move(self, number: int) -> bool:
+        worker = self.workers[number]
+        lease = worker.lease
+        if lease is None:
+            return False
+        if not worker.started:
+            worker.started = True
+            if lease.warm:
+                assert len(worker.state) == lease.start
+            else:
+                worker.state = self.disk[lease.source.name] if lease.source else ()
+            assert worker.state == trained_alone(lease.config, lease.start), "wrong state to start from"
+            self.feed(LeaseStarted(lease.lease, 0.0))
+            return True
+        step = len(worker.state)
+        if worker.update is not None:
+            update, worker.update = worker.update, None
+            late = frozenset(at for at in update.evaluations if at < step)
+            unsaved = frozenset(at for at in update.saves if at < step) - set(self._done(worker))
+            worker.end = update.end
+            worker.saves = {at for at in update.saves if at >= step} - set(self._done(worker))
+            worker.evaluations = {at for at in update.evaluations if at >= step}
+            if late or unsaved:
+                self.feed(StepsMissed(lease.lease, late, unsaved))
+                return True
+        if step in worker.evaluations:
+            worker.evaluations.discard(step)
+            self.feed(MetricsReported(lease.lease, step, metrics_of(worker.state), 0.0))
+            return True
+        stopping = step >= worker.end
+        if step in worker.saves or (stopping and step > lease.start and step not in self._done(worker)):
+            worker.saves.discard(step)
+            worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
+            return True
+        if stopping:
+            worker.lease = None
+            self.feed(LeaseFinished(lease.lease, step))
+            return True
+        if self.fails_at(lease.config, step):
+            worker.lease, worker.state = None, ()
+            self.feed(LeaseFailed(lease.lease, step + 1, "Boom", "train"))
+            return True
+        worker.state = (*worker.state, lease.config.key(step))
+        self.steps_trained += 1
+        self.feed(Progressed(lease.lease, step + 1, 1, 1.0))
+        return True
+
+    def _done(self, worker: Worker) -> list[int]:
+        assert worker.lease is not None
+        saved = [step for lease, step, _, _ in worker.writing if lease == worker.lease.lease]
+        return saved + [step for lease, step in self._saved if lease == worker.lease.lease]
+
+    def write(self, number: int) -> bool:
+        worker = self.workers[number]
+        if not worker.writing:
+            return False
+        lease, step, node, state = worker.writing.pop(0)
+        name = f"{node}-{step}"
+        self.disk[name] = state
+        self._saved.append((lease, step))
+        self.feed(CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
+        return True
+
+    def kill(self, number: int) -> None:
+        self.workers[number] = Worker(number)
+        self.feed(WorkerLost(number, "killed"))
+        self.feed(WorkerJoined(number))
+
+    def run(self, choose: Callable[[int], int] = lambda n: 0) -> None:
+        """Let workers move until nothing is left; `choose(n)` picks which of n possible moves comes next."""
+        while True:
+            moves = [
+                (act, number)
+                for number, worker in self.workers.items()
+                for act, able in ((self.move, worker.lease is not None), (self.write, bool(worker.writing)))
+                if able
+            ]
+            if not moves:
+                return
+            act, number = moves[choose(len(moves))]
+            act(number)
