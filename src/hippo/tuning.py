@@ -16,7 +16,7 @@ from hippo.engine.events import ConfigsForeseen, GroupSubmitted, Request, Reques
 from hippo.engine.loop import Loop
 from hippo.errors import InvalidInput
 from hippo.sequences.config import Config
-from hippo.tuners.base import Result, Trial, TrialGroup
+from hippo.tuners.base import Result, Trial, TrialGroup, Tuner
 
 
 class Tuning:
@@ -25,7 +25,8 @@ class Tuning:
     def __init__(self, loop: Loop, study: str, share: bool = True, keep: bool = False) -> None:
         self.results: list[Result] = []
         self.asked: dict[Trial, int] = {}
-        self.steps_open: dict[Trial, int] = {}
+        self.answered = 0
+        self.failed = 0
         self._loop = loop
         self._study = study
         self._share = share
@@ -36,6 +37,28 @@ class Tuning:
         self._wakes: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
         loop.when_broken(self._broken)
+
+    async def run(self, tuner: Tuner) -> None:
+        """Let a tuner tune to its end; what it leaves open is withdrawn."""
+        self._loop.tuners += 1
+        try:
+            await tuner.run(self)
+        finally:
+            self._loop.tuners -= 1
+            for trial in list(self._requests):
+                self.withdraw(trial)
+
+    async def once(self, group: TrialGroup) -> list[Result]:
+        """Train one group and return its results."""
+        self._loop.tuners += 1
+        try:
+            return await self.all(self.submit(group))
+        finally:
+            self._loop.tuners -= 1
+
+    def salt(self, trial: Trial) -> str:
+        """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
+        return "" if self._share else str(trial.number)
 
     @property
     def open(self) -> int:
@@ -63,7 +86,7 @@ class Tuning:
             number = self._loop.new_request(lambda answer, trial=trial: self._deliver(trial, answer))
             self._requests[trial] = number
             reports = tuple(range(group.every, step, group.every)) if group.every else ()
-            salt = "" if self._share else str(trial.number)
+            salt = self.salt(trial)
             requests.append(
                 Request(number, self._study, trial.number, trial.config, step, reports, salt, self._keep)
             )
@@ -130,6 +153,8 @@ class Tuning:
     def _deliver(self, trial: Trial, answer: Answer) -> None:
         if answer.final:
             del self._requests[trial]
+            self.answered += 1
+            self.failed += answer.error is not None
         result = Result(trial, answer.step, answer.metrics, answer.error, answer.final)
         heappush(self._arrived, (answer.order, next(self._deliveries), result))
         self._wake()

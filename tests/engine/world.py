@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from hippo.engine.commands import Abort, Answer, Record, RunLease, UpdateLease
 from hippo.engine.core import Engine
@@ -38,7 +39,9 @@ def trained_alone(config: Config, step: int) -> State:
 
 
 def metrics_of(state: State) -> dict[str, float]:
-    digest = hashlib.blake2b(repr(state).encode(), digest_size=6).hexdigest()
+    # 1 and 1.0 are one value to Hippo; to repr they are not.
+    text = repr([[float(x) if isinstance(x, (int, float)) else x for x in values] for values in state])
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return {"m": float(int(digest, 16))}
 
 
@@ -178,16 +181,16 @@ class World:
         self.feed(WorkerLost(number, "killed"))
         self.feed(WorkerJoined(number))
 
+    def moves(self) -> list[Callable[[], object]]:
+        """Return everything that could happen next."""
+        return [
+            partial(act, number)
+            for number, worker in self.workers.items()
+            for act, able in ((self.move, worker.lease is not None), (self.write, bool(worker.writing)))
+            if able
+        ]
+
     def run(self, choose: Callable[[int], int] = lambda n: 0) -> None:
         """Let workers move until nothing is left; `choose(n)` picks which of n possible moves comes next."""
-        while True:
-            moves = [
-                (act, number)
-                for number, worker in self.workers.items()
-                for act, able in ((self.move, worker.lease is not None), (self.write, bool(worker.writing)))
-                if able
-            ]
-            if not moves:
-                return
-            act, number = moves[choose(len(moves))]
-            act(number)
+        while moves := self.moves():
+            moves[choose(len(moves))]()

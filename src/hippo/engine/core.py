@@ -62,6 +62,7 @@ class Engine:
         self.required: frozenset[str] = frozenset()
         self.halted = False
         self.trained = 0
+        self.worker_seconds = 0.0
         self._on_node: dict[Node, dict[Lease, None]] = {}
         self._keepers: dict[Position, list[int]] = {}
         self._losses: dict[tuple[Node, int], int] = {}
@@ -495,6 +496,7 @@ class Engine:
 
     def _span(self, lease: Lease) -> None:
         """Record the worker's time on the lease, shared out over the nodes by the steps trained on each."""
+        self.worker_seconds += self._now - lease.began
         total = max(lease.at - lease.start, 1)
         began = lease.began
         for node, start, end in lease.way:

@@ -36,6 +36,7 @@ class Plan:
         self.nodes: list[Node] = []
         self.roots: dict[tuple[str, object], Node] = {}
         self.order = 0
+        self.bytes = 0
 
     @classmethod
     def replay(cls, facts: Iterable[Fact]) -> Plan:
@@ -81,9 +82,9 @@ class Plan:
 
     def measure(self, position: Position, metrics: Mapping[str, float]) -> MetricsRecorded:
         """Note the metrics at a position."""
-        self.order += 1
-        self.nodes[position.node].metrics[position.step] = (self.order, metrics)
-        return MetricsRecorded(self.order, position, metrics)
+        fact = MetricsRecorded(self.order + 1, position, metrics)
+        self.apply(fact)
+        return fact
 
     def fail(self, position: Position, error: str) -> FailureRecorded:
         """Note that training cannot reach a position."""
@@ -93,13 +94,15 @@ class Plan:
 
     def keep(self, position: Position, checkpoint: Checkpoint) -> CheckpointKept:
         """Note a durable checkpoint."""
-        self.nodes[position.node].checkpoints[position.step] = checkpoint
-        return CheckpointKept(position, checkpoint)
+        fact = CheckpointKept(position, checkpoint)
+        self.apply(fact)
+        return fact
 
     def drop(self, position: Position) -> CheckpointDropped:
         """Note that a checkpoint is gone."""
-        del self.nodes[position.node].checkpoints[position.step]
-        return CheckpointDropped(position)
+        fact = CheckpointDropped(position)
+        self.apply(fact)
+        return fact
 
     def apply(self, fact: Fact) -> None:
         """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
@@ -121,11 +124,19 @@ class Plan:
                     node_failed.failure = (position.step, order, error)
                 self.order = max(self.order, order)
             case CheckpointKept(position, checkpoint):
+                self._forget_bytes(position)
                 self.nodes[position.node].checkpoints[position.step] = checkpoint
+                self.bytes += checkpoint.bytes
             case CheckpointDropped(position):
+                self._forget_bytes(position)
                 self.nodes[position.node].checkpoints.pop(position.step, None)
             case _:
                 pass
+
+    def _forget_bytes(self, position: Position) -> None:
+        before = self.nodes[position.node].checkpoints.get(position.step)
+        if before is not None:
+            self.bytes -= before.bytes
 
     # What is known.
 

@@ -1,7 +1,8 @@
 """The stage tree: what is still to be trained for a set of asks, cut into the smallest things to run.
 
 Made afresh from the plan whenever somebody wants to look at it, never stored. A stage is a stretch of one
-node with no branch, ask or checkpoint inside it.
+node with no branch, ask or checkpoint inside it, and no hyper-parameter that goes from one piece of its
+sequence to the next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hippo.plan.node import Node
+from hippo.sequences.config import Config
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +115,8 @@ def _assemble(
     for node in sorted(needed, key=lambda each: (each.start, each.id)):
         marks = cuts[node] | (set() if scratch else set(node.checkpoints))
         for low, high in sorted(_merged(needed[node])):
-            points = [low, *sorted(mark for mark in marks if low < mark < high), high]
+            inside = {mark for mark in marks if low < mark < high} | _piece_starts(node.config, low, high)
+            points = [low, *sorted(inside), high]
             for start, end in zip(points, points[1:], strict=False):
                 stage = Stage(node, start, end, asked.get((node, end), 0))
                 ending[node, end] = stage
@@ -122,6 +125,17 @@ def _assemble(
                 kept = not scratch and start in holder.checkpoints
                 (roots if above is None or kept else above.below).append(stage)
     return StageTree(roots)
+
+
+def _piece_starts(config: Config, low: int, high: int) -> set[int]:
+    """Return the steps between `low` and `high` at which a sequence goes on to its next piece."""
+    starts: set[int] = set()
+    for name in config:
+        _, end = config[name].piece(low)
+        while end < high:
+            starts.add(int(end))
+            _, end = config[name].piece(int(end))
+    return starts
 
 
 def _merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:

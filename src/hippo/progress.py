@@ -1,0 +1,104 @@
+"""Takes snapshots of a tuning for views. Lives on the caller's side; looks at the engine on its own thread."""
+
+from __future__ import annotations
+
+import time
+
+from hippo.plan.plan import unique_steps
+from hippo.report import best_result
+from hippo.runtime import Runtime
+from hippo.stages.tree import stage_tree
+from hippo.tuners.base import Mode
+from hippo.tuning import Tuning
+from hippo.view.snapshot import BestLine, Snapshot, WorkerLine
+
+# Counting unique steps walks every trial: at most this part of the engine's time goes into it.
+_SHARE_OF_TIME = 0.02
+
+
+class Progress:
+    """Follows one tuning."""
+
+    def __init__(self, study: str, metric: str, mode: Mode, runtime: Runtime) -> None:
+        self._study = study
+        self._metric = metric
+        self._mode: Mode = mode
+        self._runtime = runtime
+        self._tuning: Tuning | None = None
+        self._began = 0.0
+        self._trained_before = 0
+        self._unique = 0
+        self._left = 0
+        self._counted_at = 0.0
+        self._counting_took = 0.0
+
+    def begin(self, tuning: Tuning) -> None:
+        """The tuning has begun."""
+        self._tuning = tuning
+        self._began = self._runtime.loop.executor.now()
+        self._trained_before = self._runtime.loop.engine.trained
+
+    def snapshot(self) -> Snapshot | None:
+        """Return this moment's snapshot; None before the tuning has begun."""
+        if self._tuning is None or self._runtime.closed:
+            return None
+        return self._runtime.ask(self._take)
+
+    def _take(self) -> Snapshot:
+        tuning = self._tuning
+        assert tuning is not None
+        engine = self._runtime.loop.engine
+        executor = self._runtime.loop.executor
+        trained = engine.trained - self._trained_before
+        self._count(tuning)
+        under_way = sum(lease.at - lease.start for lease in engine.leases.values() if lease.state == "running")
+        left = max(self._left - under_way, 0)
+        best = best_result(tuning.results, self._metric, self._mode)
+        leases = {lease.worker: lease for lease in engine.leases.values() if lease.state == "running"}
+        lines = [
+            WorkerLine(worker, lease.id, lease.start, lease.at, lease.end, lease.way[-1][0].config)
+            if (lease := leases.get(worker)) is not None
+            else WorkerLine(worker)
+            for worker in sorted({*engine.workers.idle, *engine.workers.busy})
+        ]
+        return Snapshot(
+            study=self._study,
+            metric=self._metric,
+            mode=self._mode,
+            trials=len(tuning.asked),
+            requests_open=tuning.open,
+            requests_answered=tuning.answered,
+            requests_failed=tuning.failed,
+            steps_asked=sum(tuning.asked.values()),
+            steps_unique=self._unique,
+            steps_trained=trained,
+            steps_found=max(self._unique - trained - left, 0),
+            workers=tuple(lines),
+            workers_expected=executor.workers,
+            best=None
+            if best is None or best.metrics is None
+            else BestLine(best.trial.number, best.step, best.trial.config, best.metrics),
+            seconds=executor.now() - self._began,
+            seconds_left=self._seconds_left(left, len(lines)),
+            checkpoint_bytes=engine.plan.bytes,
+        )
+
+    def _count(self, tuning: Tuning) -> None:
+        now = time.monotonic()
+        if self._counting_took > _SHARE_OF_TIME * (now - self._counted_at):
+            return
+        plan = self._runtime.plan
+        self._unique = unique_steps(
+            (plan.place(trial.config, step, tuning.salt(trial))[0], step) for trial, step in tuning.asked.items()
+        )
+        asks = [(open_.node, open_.request.step) for open_ in self._runtime.loop.engine.requests.values()]
+        self._left = stage_tree(asks).steps
+        self._counted_at = time.monotonic()
+        self._counting_took = self._counted_at - now
+
+    def _seconds_left(self, steps: int, workers: int) -> float | None:
+        engine = self._runtime.loop.engine
+        if engine.profile.usual is None or not workers:
+            return None
+        chain = max((lease.end - lease.at for lease in engine.leases.values()), default=0)
+        return engine.profile.usual * max(chain, steps / workers)

@@ -1,0 +1,185 @@
+"""What came of a tuning: the best trial with its model, every trial, and the work that it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hippo.errors import HippoError, MissingExtra
+from hippo.sequences.config import Config
+from hippo.tuners.base import Mode, Result
+
+if TYPE_CHECKING:
+    import pandas
+
+    from hippo.trainers.base import Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a tuning asked for and what it took.
+
+    Attributes
+    ----------
+    steps_requested : int
+        Steps of all trials, each as far as it was asked, with nothing shared.
+    steps_unique : int
+        The same with every shared step counted once.
+    steps_trained : int
+        Steps that workers really trained during this tuning.
+    steps_found : int
+        Unique steps that were there before, from earlier runs or other studies.
+    worker_seconds : float
+        Time that workers were held by leases.
+    wall_seconds : float
+        Time from the start of the tuning to its end.
+    """
+
+    steps_requested: int
+    steps_unique: int
+    steps_trained: int
+    steps_found: int
+    worker_seconds: float
+    wall_seconds: float
+    workers: int
+
+    @property
+    def merge_rate(self) -> float:
+        """Steps without sharing for every step with it."""
+        return self.steps_requested / self.steps_unique if self.steps_unique else 1.0
+
+    @property
+    def steps_saved(self) -> int:
+        """Steps that did not have to be trained."""
+        return self.steps_requested - self.steps_trained
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained "
+            f"({self.steps_saved:,} saved, merge rate {self.merge_rate:.2f}), "
+            f"{self.worker_seconds:.1f} worker-seconds, {self.wall_seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """One trial: how far it was asked, and everything that was measured, by step."""
+
+    number: int
+    config: Config
+    asked: int
+    metrics: Mapping[int, Mapping[str, float]]
+    error: str | None = None
+
+    @property
+    def step(self) -> int:
+        """The furthest step with metrics; 0 where there is none."""
+        return max(self.metrics, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best result: the trial, the step at which it was measured, and the model there."""
+
+    number: int
+    config: Config
+    step: int
+    metrics: Mapping[str, float]
+    path: Path | None
+    _load: Callable[[Config, int, Path], Trainer] = field(repr=False)
+
+    def load(self) -> Trainer:
+        """Return a trainer that holds the trained model, made in this process."""
+        if self.path is None:
+            raise HippoError("the study ran in virtual time: there is no trained model to load")
+        return self._load(self.config, self.step, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `Study.tune` returns."""
+
+    study: str
+    metric: str
+    mode: Mode
+    trials: list[TrialReport]
+    work: Work
+    _best: Best | None
+
+    @property
+    def best(self) -> Best:
+        """The best result of all trials, at any step that was asked for."""
+        if self._best is None:
+            errors = [trial.error for trial in self.trials if trial.error]
+            why = f"; the first error:\n{errors[0]}" if errors else ""
+            raise HippoError(f"study {self.study!r} has no best trial: none has a result{why}")
+        return self._best
+
+    @property
+    def failed(self) -> list[TrialReport]:
+        """The trials that failed."""
+        return [trial for trial in self.trials if trial.error is not None]
+
+    def frame(self) -> pandas.DataFrame:
+        """Return a row for every trial and step measured: trial, step, hyper-parameters, metrics, error."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingExtra("report.frame() needs pandas: pip install 'hippo[pandas]'") from error
+        rows: list[dict[str, Any]] = []
+        for trial in self.trials:
+            shown = {name: _shown(sequence) for name, sequence in trial.config.items()}
+            base = {"trial": trial.number, **shown}
+            for step, metrics in sorted(trial.metrics.items()):
+                rows.append({**base, "step": step, **metrics, "error": None})
+            if trial.error is not None:
+                rows.append({**base, "step": trial.asked, "error": trial.error})
+        return pandas.DataFrame(rows)
+
+    def __str__(self) -> str:
+        lines = [f"study {self.study}: {len(self.trials)} trials, {len(self.failed)} failed"]
+        if self._best is not None:
+            best = self._best
+            metrics = ", ".join(f"{name} {value:.6g}" for name, value in best.metrics.items())
+            lines.append(f"best: trial {best.number} at step {best.step}: {metrics}")
+            lines += [f"  {name} = {_shown(sequence)}" for name, sequence in best.config.items()]
+            if best.path is not None:
+                lines.append(f"model: {best.path}")
+        lines.append(f"work: {self.work}")
+        return "\n".join(lines)
+
+
+def _shown(sequence: Any) -> Any:
+    """Return a constant's value, or how a sequence is written."""
+    from hippo.sequences.constant import Constant
+
+    return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
+
+
+def best_result(results: list[Result], metric: str, mode: Mode) -> Result | None:
+    """Return the best final result: by metric, then the one trained further, then the earlier trial."""
+    finals = [result for result in results if result.final and not result.failed]
+    return max(
+        finals,
+        key=lambda result: (result.score(metric, mode), result.step, -result.trial.number),
+        default=None,
+    )
+
+
+def trial_reports(results: list[Result], asked: Mapping[Any, int]) -> list[TrialReport]:
+    """Gather results by trial, in the trials' order; reports along the way are included."""
+    metrics: dict[int, dict[int, Mapping[str, float]]] = {}
+    errors: dict[int, str] = {}
+    for result in results:
+        if result.metrics is not None:
+            metrics.setdefault(result.trial.number, {})[result.step] = result.metrics
+        elif result.error is not None:
+            errors[result.trial.number] = result.error
+    return [
+        TrialReport(
+            trial.number, trial.config, step, metrics.get(trial.number, {}), errors.get(trial.number)
+        )
+        for trial, step in asked.items()
+    ]

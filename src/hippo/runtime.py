@@ -1,0 +1,125 @@
+"""A plan that is open for training: its store, its workers, and the engine on a thread of its own.
+
+The engine's event loop runs on one daemon thread, so that studies work the same in a script, in a notebook
+(whose own event loop is busy) and below `asyncio.run`. Everything that touches the engine runs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hippo.engine.core import Engine
+from hippo.engine.events import Halted
+from hippo.engine.loop import FactWriter, Loop
+from hippo.executors.base import Executor, Job
+from hippo.plan.facts import Fact
+from hippo.plan.plan import Plan
+from hippo.store.base import Store
+from hippo.store.files import CheckpointFiles
+from hippo.store.key import PlanKey
+from hippo.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+class Runtime:
+    """See the module. Made by `open_runtime`; `close` lets go of everything."""
+
+    def __init__(self, store: Store, executor: Executor, job: Job, virtual: bool) -> None:
+        self.store = store
+        self.plan = Plan.replay(store.read())
+        self.found_results = self.plan.order
+        self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
+        self._executor = executor
+        self._job = job
+        self._files = None if virtual else CheckpointFiles(job.checkpoints)
+        if self._files is not None:
+            self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
+        self._aio = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._aio.run_forever, name="hippo-engine", daemon=True)
+        self._writer: Any = None
+        self.loop: Loop
+        self.closed = False
+
+    def start(self) -> None:
+        """Start the engine and its workers."""
+        self._thread.start()
+        try:
+            self.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+        atexit.register(self.close)
+
+    async def _start(self) -> None:
+        self._writer = self._make_writer()
+        delete = self._files.delete if self._files is not None else (lambda _: None)
+        self.loop = Loop(Engine(self.plan), self._executor, self._writer, delete)
+        await self._executor.start(self._job, self.loop.emit)
+
+    def _make_writer(self) -> FactWriter:
+        if isinstance(self.store, MemoryStore):
+            return ImmediateWriter(self.store)
+        from hippo.store.writer import Writer
+
+        return Writer(self.store, asyncio.get_running_loop())
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine on the engine's thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's thread and wait for it."""
+        return self.spawn(coroutine).result()
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function on the engine's thread and wait for what it returns."""
+
+        async def asked() -> T:
+            return question()
+
+        return self.run(asked())
+
+    def halt(self) -> None:
+        """Stop running leases at the end of their step, keep everything, and start nothing more."""
+        self.ask(lambda: self.loop.handle(Halted()))
+        self.run(self.loop.quiet())
+
+    def close(self) -> None:
+        """End the workers, make every fact durable and let go of the plan. May be called twice."""
+        if self.closed:
+            return
+        self.closed = True
+        atexit.unregister(self.close)
+        with suppress(Exception):
+            self.run(self._executor.close())
+        if self._writer is not None and not isinstance(self.store, MemoryStore):
+            with suppress(Exception):
+                self._writer.close()
+        self._aio.call_soon_threadsafe(self._aio.stop)
+        self._thread.join(timeout=10)
+        self.store.close()
+
+
+class ImmediateWriter:
+    """Writes at once: for stores that live in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
+        """Write, then call back."""
+        self._store.write(facts)
+        then(None)
+
+
+def checkpoint_folder(home: Path, key: PlanKey) -> Path:
+    """Return the folder of a plan's checkpoints."""
+    return home / "checkpoints" / key.digest
