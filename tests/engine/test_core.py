@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hippo.engine.commands import RunLease, UpdateLease
 from hippo.engine.events import (
+    BestChanged,
     ConfigsForeseen,
     Halted,
     LeaseFailed,
@@ -311,3 +312,44 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     resumed.run(chance.randrange)
     for request in requests:
         assert answered(resumed)[request.id] == metrics_of(trained_alone(request.config, request.step))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(studies, min_size=1, max_size=3), st.integers(1, 2), st.integers(2, 6), seeds)
+def test_a_budget_for_checkpoints_costs_steps_and_no_result(
+    groups: list[list[tuple[Config, int]]], workers: int, budget: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    world = World(workers, budget=budget)
+    requests = []
+    for group in groups:
+        requests += world.submit(*group, reports=(4,))
+        world.run(chance.randrange)
+    for request in requests:
+        assert answered(world)[request.id] == metrics_of(trained_alone(request.config, request.step))
+    assert world.most_bytes <= budget + 1
+    assert len(world.disk) == world.engine.plan.bytes
+
+
+def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
+    world = World(workers=1, budget=2)
+    world.submit((FLAT, 10))
+    world.run()
+    world.feed(BestChanged("study", ((FLAT, 10, ""),)))
+    world.submit((DECAY, 10), (DROP_AT_4, 10), (DROP_AT_6, 10))
+    world.run()
+    assert 10 in world.engine.plan.nodes[0].checkpoints
+    assert world.most_bytes <= 3
+
+
+def test_workers_are_shared_evenly_between_studies() -> None:
+    world = World(workers=4)
+    many = [config(0.1 + at) for at in range(8)]
+    world.submit(*[(each, 20) for each in many], study="long")
+    assert [lease.study for lease in world.engine.leases.values()] == ["long"] * 4
+    world.submit(*[(config(-1.0 - at), 5) for at in range(8)], study="short")
+    while len(answered(world)) < 8:
+        for move in world.moves():
+            move()
+    running = [lease.study for lease in world.engine.leases.values() if lease.state == "running"]
+    assert sorted(running) == ["long", "long", "short", "short"]

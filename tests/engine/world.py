@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from hippo.engine.commands import Abort, Answer, Record, RunLease, UpdateLease
+from hippo.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippo.engine.core import Engine
 from hippo.engine.events import (
     CheckpointSaved,
@@ -27,6 +27,7 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hippo.engine.validation import validate
 from hippo.plan.facts import Checkpoint, Fact
 from hippo.plan.plan import Plan
 from hippo.sequences.config import Config
@@ -61,8 +62,8 @@ class Worker:
 class World:
     """An engine with its workers; `steps_trained` counts every step that any of them took."""
 
-    def __init__(self, workers: int = 1, plan: Plan | None = None, validate: bool = True) -> None:
-        self.engine = Engine(plan or Plan())
+    def __init__(self, workers: int = 1, plan: Plan | None = None, budget: int | None = None) -> None:
+        self.engine = Engine(plan or Plan(), budget)
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}
         self.facts: list[Fact] = []
@@ -71,19 +72,25 @@ class World:
         self.commands: list[object] = []
         self.steps_trained = 0
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
-        self.validate = validate
+        self.most_bytes = 0
         self.now = 0.0
         self._requests = 0
         self._saved: list[tuple[int, int]] = []
         for number in self.workers:
             self.feed(WorkerJoined(number))
 
-    def submit(self, *asks: tuple[Config, int], reports: tuple[int, ...] = (), salt: str = "") -> list[Request]:
+    def submit(
+        self,
+        *asks: tuple[Config, int],
+        reports: tuple[int, ...] = (),
+        salt: str = "",
+        study: str = "study",
+    ) -> list[Request]:
         requests = []
         for config, step in asks:
             self._requests += 1
             inside = tuple(at for at in reports if at < step)
-            requests.append(Request(self._requests, "study", self._requests, config, step, inside, salt))
+            requests.append(Request(self._requests, study, self._requests, config, step, inside, salt))
         self.feed(GroupSubmitted(tuple(requests)))
         return requests
 
@@ -106,10 +113,12 @@ class World:
                     self.answers.append(command)
                 case Record(facts):
                     self.facts.extend(facts)
+                case DropCheckpoint(_, checkpoint):
+                    del self.disk[checkpoint.name]
                 case Abort(error):
                     self.aborts.append(error)
-        if self.validate:
-            self.engine.validate()
+        self.most_bytes = max(self.most_bytes, self.engine.plan.bytes)
+        validate(self.engine)
 
     # One move of one worker. Each returns whether there was anything to do.
 

@@ -3,12 +3,7 @@
     handle(event, now) -> commands
 
 Everything that the engine knows is the plan, the open requests, the leases and the workers. What always
-holds between two events (`validate` checks it):
-
-* every metric that an open request misses is wanted in the frontier, and by nobody else;
-* a promise (to evaluate, to save) names a lease that is known and that owes it;
-* a worker has at most one running lease, and a lease that runs has its worker;
-* where a worker is idle, nothing can start, unless the engine was halted.
+holds between two events is written, and checked, in `hippo.engine.validation`.
 """
 
 from __future__ import annotations
@@ -16,8 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hippo.engine.commands import Abort, Answer, Command, Record, RunLease, UpdateLease
+from hippo.engine.commands import (
+    Abort,
+    Answer,
+    Command,
+    DropCheckpoint,
+    Record,
+    RunLease,
+    UpdateLease,
+)
 from hippo.engine.events import (
+    BestChanged,
     CheckpointSaved,
     ConfigsForeseen,
     Event,
@@ -35,11 +39,12 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hippo.engine.keeping import Keeping
 from hippo.engine.lease import Lease
 from hippo.engine.requests import OpenRequest
 from hippo.engine.workers import Workers
 from hippo.errors import IllegalTransition
-from hippo.plan.facts import Fact, Position, RequestMade, SpanRecorded
+from hippo.plan.facts import Fact, Position, RequestMade
 from hippo.plan.node import Node
 from hippo.plan.plan import Plan
 from hippo.scheduling.profile import Profile
@@ -50,12 +55,17 @@ MOST_LOSSES = 3
 
 
 class Engine:
-    """See the module. `required` are the metrics that tuners read: every evaluation must bring them."""
+    """See the module.
 
-    def __init__(self, plan: Plan) -> None:
+    `required` are the metrics that tuners read: every evaluation must bring them. `budget` is how many
+    bytes all checkpoints of the plan may take together.
+    """
+
+    def __init__(self, plan: Plan, budget: int | None = None) -> None:
         self.plan = plan
         self.frontier = Frontier()
         self.profile = Profile()
+        self.keeping = Keeping(plan, budget)
         self.requests: dict[int, OpenRequest] = {}
         self.leases: dict[int, Lease] = {}
         self.workers = Workers()
@@ -63,8 +73,10 @@ class Engine:
         self.halted = False
         self.trained = 0
         self.worker_seconds = 0.0
+        self._running: dict[str, int] = {}
         self._on_node: dict[Node, dict[Lease, None]] = {}
-        self._keepers: dict[Position, list[int]] = {}
+        self.keepers: dict[Position, list[int]] = {}
+        self._best: dict[str, set[Position]] = {}
         self._losses: dict[tuple[Node, int], int] = {}
         self._next_lease = 0
         self._probed = plan.order > 0
@@ -76,6 +88,7 @@ class Engine:
             GroupSubmitted: self._group_submitted,
             ConfigsForeseen: self._configs_foreseen,
             RequestWithdrawn: self._request_withdrawn,
+            BestChanged: self._best_changed,
             Halted: self._halted,
             WorkerJoined: self._worker_joined,
             WorkerLost: self._worker_lost,
@@ -124,7 +137,7 @@ class Engine:
                 self._answer(open_request.arrived(step, *known))
                 continue
             open_request.missing[step] = holder
-            self.frontier.ask(holder, step, request.id, save=final)
+            self.frontier.ask(holder, step, request.id, final, request.study)
             self._entrust(holder, step, evaluate=True, save=final)
         self._conclude(open_request)
 
@@ -168,7 +181,7 @@ class Engine:
             want = self.frontier.withdraw(node, step, event.request)
             if want is not None and want.lease is not None:
                 self.leases[want.lease].evaluations.discard(step)
-        for waiting in self._keepers.values():
+        for waiting in self.keepers.values():
             if event.request in waiting:
                 waiting.remove(event.request)
         for node in open_request.node.lineage():
@@ -180,12 +193,17 @@ class Engine:
         needed = set(lease.evaluations)
         for step in lease.saves:
             node = lease.node_at(step)
-            if self._keepers.get(Position(node.id, step)) or self.frontier.held(node, step) is not None:
+            if self.keepers.get(Position(node.id, step)) or self.frontier.held(node, step) is not None:
                 needed.add(step)
         end = max(needed, default=lease.at)
         if end < lease.end:
             lease.end = end
             self._changed[lease] = None
+
+    def _best_changed(self, event: BestChanged) -> None:
+        self._best[event.study] = {
+            self.plan.place(config, step, salt)[0].position(step) for config, step, salt in event.best
+        }
 
     def _halted(self, _: Halted) -> None:
         self.halted = True
@@ -262,7 +280,7 @@ class Engine:
                 and event.step == waiting.request.step
                 and event.step not in node.checkpoints
             ):
-                self._keepers.setdefault(position, []).append(number)
+                self.keepers.setdefault(position, []).append(number)
                 continue
             self._answer(waiting.arrived(event.step, order, metrics))
             self._conclude(waiting)
@@ -272,16 +290,19 @@ class Engine:
         lease.note(self._now, f"saved at {event.step}")
         node = lease.node_at(event.step)
         lease.saves.discard(event.step)
+        lease.saved.add(event.step)
         position = Position(node.id, event.step)
         self._facts.append(self.plan.keep(position, event.checkpoint))
         self._losses.pop((lease.way[0][0], lease.start), None)
         self.workers.saved(position)
         self.frontier.arrived(node, event.step)
-        for number in self._keepers.pop(position, ()):
+        for number in self.keepers.pop(position, ()):
             waiting = self.requests[number]
             waiting.arrived(event.step, *node.metrics[event.step])
             self._conclude(waiting)
         self._forget_if_done(lease)
+        self.keeping.kept(position)
+        self._let_go()
 
     def _save_failed(self, event: SaveFailed) -> None:
         lease = self._lease(event.lease, event, "running", "saving")
@@ -305,7 +326,7 @@ class Engine:
         lease.at = event.step
         node = lease.node_at(event.step)
         self._span(lease)
-        if lease.start < event.step and event.step not in node.checkpoints:
+        if lease.start < event.step and event.step not in lease.saved:
             lease.saves.add(event.step)
             self.frontier.expect(node, event.step, lease.id)
         position = Position(node.id, event.step)
@@ -332,7 +353,9 @@ class Engine:
 
     def _release(self, lease: Lease, keep_saves_until: int | None) -> None:
         """The lease's worker is off it: what it still owes is owed by nobody, but for saves under way."""
-        lease.state = "saving"
+        if lease.state == "running":
+            lease.state = "saving"
+            self._running[lease.study] -= 1
         for node, _, _ in lease.way:
             on_node = self._on_node.get(node, {})
             on_node.pop(lease, None)
@@ -353,8 +376,8 @@ class Engine:
         node = lease.node_at(step)
         lease.saves.discard(step)
         self.frontier.give_up(node, step, lease.id)
-        for number in self._keepers.pop(Position(node.id, step), ()):
-            self.frontier.ask(node, step, number, save=True)
+        for number in self.keepers.pop(Position(node.id, step), ()):
+            self.frontier.ask(node, step, number, True, self.requests[number].request.study)
 
     def _forget_if_done(self, lease: Lease) -> None:
         if lease.state == "saving" and not lease.saves:
@@ -390,21 +413,58 @@ class Engine:
             del self.requests[request.request.id]
             self._answer(request.concluded(request.node.holder(step).metrics[step][1]))
 
+    # What to keep.
+
+    def _let_go(self) -> None:
+        """Drop what outgrows the budget."""
+        saves = sum(min(len(lease.saves), 1) for lease in self.leases.values())
+        for position in self.keeping.excess(saves, self._is_needed):
+            node = self.plan[position.node]
+            checkpoint = node.checkpoints[position.step]
+            self._facts.append(self.plan.drop(position))
+            self._commands.append(DropCheckpoint(position, checkpoint))
+            self.frontier.unmarked(node, position.step)
+            self.workers.dropped(position)
+
+    def _is_needed(self, position: Position) -> int:
+        for lease in self.leases.values():
+            if lease.state == "running" and lease.position(lease.start) == position:
+                return 2
+        if any(position in best for best in self._best.values()):
+            return 2
+        return int(self.frontier.held(self.plan[position.node], position.step) is not None)
+
     # What to run.
 
     def _assign(self) -> None:
         while not self.halted and self.workers.idle:
-            task = self.frontier.best()
-            worker = None
-            for holder, position in self.workers.unsaved():
-                own = self.frontier.held(self.plan[position.node], position.step)
-                if own is not None and (task is None or own.reach >= task.reach):
-                    task, worker = own, holder
-            if task is None:
+            choice = self._choose()
+            if choice is None:
                 return
-            self._start(task, worker)
+            self._start(*choice)
 
-    def _start(self, task: Task, worker: int | None) -> None:
+    def _choose(self) -> tuple[str, Task, int | None] | None:
+        """Return the study whose turn it is, its longest task, and the worker if only that one can do it.
+
+        It is the turn of the study that has the fewest workers. A worker whose state is not in a
+        checkpoint yet may go on from it if nothing that waits is longer.
+        """
+        chosen: tuple[str, Task, int | None] | None = None
+        for study in sorted(self.frontier.studies(), key=lambda each: self._running.get(each, 0)):
+            task = self.frontier.best(study)
+            if task is not None:
+                chosen = (study, task, None)
+                break
+        for worker, position in self.workers.unsaved():
+            own = self.frontier.held(self.plan[position.node], position.step)
+            if own is not None and (chosen is None or own.reach >= chosen[1].reach):
+                chosen = (self._asks(own), own, worker)
+        return chosen
+
+    def _asks(self, task: Task) -> str:
+        return next(iter(self.frontier.wants[task.goal][task.end].requests.values()))
+
+    def _start(self, study: str, task: Task, worker: int | None) -> None:
         source = Position(task.node.holder(task.start).id, task.start)
         if worker is None:
             worker = self.workers.choose(source if task.start else None)
@@ -416,9 +476,10 @@ class Engine:
             way.append((node, node.start, end))
             node, end = node.parent, node.start
         way.append((node, task.start, end))
-        lease = Lease(self._next_lease, worker, tuple(reversed(way)), task.end, self._now, task.start)
+        lease = Lease(self._next_lease, study, worker, tuple(reversed(way)), task.end, self._now, task.start)
         self._next_lease += 1
         self.leases[lease.id] = lease
+        self._running[study] = self._running.get(study, 0) + 1
         self._take_on(lease)
         self.workers.take(worker, lease.id)
         command = RunLease(
@@ -460,31 +521,6 @@ class Engine:
             else:
                 self.frontier.expect(node, step, lease.id)
 
-    def validate(self) -> None:
-        """Check what always holds; raises `IllegalTransition` with the story of the lease concerned."""
-        for number, request in self.requests.items():
-            for step, node in request.missing.items():
-                want = self.frontier.wants.get(node, {}).get(step)
-                kept_for = self._keepers.get(Position(node.id, step), ())
-                if (want is None or number not in want.requests) and number not in kept_for:
-                    raise IllegalTransition(f"request {number} misses step {step} of {node}, and nobody knows")
-        for node, wants in self.frontier.wants.items():
-            for step, want in wants.items():
-                if want.lease is not None and step not in self.leases[want.lease].evaluations:
-                    raise IllegalTransition(f"step {step} of {node} is owed by {self.leases[want.lease].tale()}")
-                for number in want.requests:
-                    if step not in self.requests[number].missing:
-                        raise IllegalTransition(f"step {step} of {node} is wanted by request {number}, had already")
-        for node, coming in self.frontier.coming.items():
-            for step, number in coming.items():
-                if step not in self.leases[number].saves:
-                    raise IllegalTransition(f"a save at {step} of {node} is owed by {self.leases[number].tale()}")
-        for worker, number in self.workers.busy.items():
-            if self.leases[number].worker != worker or self.leases[number].state != "running":
-                raise IllegalTransition(f"worker {worker} is busy with {self.leases[number].tale()}")
-        if self.workers.idle and not self.halted and self.frontier.rebuilt().best() is not None:
-            raise IllegalTransition("a worker is idle while something can start")
-
     def _tell(self, lease: Lease) -> None:
         if lease.state != "running":
             return
@@ -495,18 +531,5 @@ class Engine:
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
 
     def _span(self, lease: Lease) -> None:
-        """Record the worker's time on the lease, shared out over the nodes by the steps trained on each."""
         self.worker_seconds += self._now - lease.began
-        total = max(lease.at - lease.start, 1)
-        began = lease.began
-        for node, start, end in lease.way:
-            last = min(end, lease.at)
-            if last < start or (last == start and lease.at > lease.start):
-                break
-            ended = began + (self._now - lease.began) * (last - start) / total
-            if lease.at == lease.start:
-                ended = self._now
-            self._facts.append(
-                SpanRecorded(lease.worker, lease.id, node.id, "train", start, last, began, ended)
-            )
-            began = ended
+        self._facts += lease.spans(self._now)

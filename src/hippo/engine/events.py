@@ -54,6 +54,14 @@ class RequestWithdrawn:
 
 
 @dataclass(frozen=True, slots=True)
+class BestChanged:
+    """The best results of a study so far: their checkpoints stay, whatever the budget."""
+
+    study: str
+    best: tuple[tuple[Config, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Halted:
     """Start nothing more; running leases stop at the end of their step and save where they are."""
 
@@ -162,6 +170,7 @@ Event = (
     GroupSubmitted
     | ConfigsForeseen
     | RequestWithdrawn
+    | BestChanged
     | Halted
     | WorkerJoined
     | WorkerLost

@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hippo.engine.commands import Segment
-from hippo.plan.facts import Position
+from hippo.plan.facts import Position, SpanRecorded
 from hippo.plan.node import Node
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`."""
+    """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`.
+
+    `study` is the one whose turn it was; others may be served on the way.
+    """
 
     id: int
+    study: str
     worker: int
     way: tuple[tuple[Node, int, int], ...]
     end: int
@@ -27,6 +31,7 @@ class Lease:
     at: int
     saves: set[int] = field(default_factory=set)
     evaluations: set[int] = field(default_factory=set)
+    saved: set[int] = field(default_factory=set)
     state: Literal["running", "saving"] = "running"
     told: tuple[int, frozenset[int], frozenset[int]] | None = None
     story: list[str] = field(default_factory=list)
@@ -57,6 +62,22 @@ class Lease:
         return self.at < step and any(
             along is node and start < step <= end for along, start, end in self.way
         )
+
+    def spans(self, now: float) -> list[SpanRecorded]:
+        """Return the worker's time on the lease, shared out over the nodes by the steps trained on each."""
+        spans: list[SpanRecorded] = []
+        elapsed, trained = now - self.began, self.at - self.start
+        began = self.began
+        for node, start, end in self.way:
+            last = min(end, self.at)
+            if last <= start and trained:
+                break
+            ended = began + elapsed * (last - start) / trained if trained else now
+            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", start, last, began, ended))
+            began = ended
+            if not trained:
+                break
+        return spans
 
     def note(self, now: float, text: str) -> None:
         """Add a line to the story."""

@@ -51,6 +51,11 @@ class Workers:
         if (worker := self._holder.get(position)) is not None:
             self._unsaved.pop(worker, None)
 
+    def dropped(self, position: Position) -> None:
+        """The checkpoint of the state at a position is gone; whoever holds it is the only one again."""
+        if (worker := self._holder.get(position)) is not None and worker in self.idle:
+            self._unsaved[worker] = None
+
     def holds(self, worker: int) -> Position | None:
         """Return the position of the state that an idle slot holds."""
         return self._holds.get(worker)

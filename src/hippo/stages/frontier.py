@@ -13,6 +13,8 @@ Words used here:
 * A *gap* is the stretch of a node from one mark (or its start) up to before the next. Wants in a gap, and
   branches that leave inside it, can only be served from the state at its beginning.
 * A *task* is a gap whose first state is kept (or is step 0), with unpromised wants in it or below.
+
+Several studies may want things of one plan; there is a longest task for each of them.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from hippo.plan.node import Node
 
 @dataclass(slots=True)
 class Want:
-    """Requests that wait for metrics at one step of a node, and the lease that will bring them.
+    """Requests that wait for metrics at one step of a node, by study, and the lease that will bring them.
 
     `save` says that somebody wants to go on from there, so that the state is worth a checkpoint.
     """
 
-    requests: dict[int, None] = field(default_factory=dict)
+    requests: dict[int, str] = field(default_factory=dict)
     lease: int | None = None
     save: bool = False
 
@@ -59,23 +61,22 @@ class Frontier:
         self.coming: dict[Node, dict[int, int]] = {}
         self._live: dict[Node, int] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
-        self._queue: list[tuple[float, int, int, int, Node]] = []
+        self._queues: dict[str, list[tuple[float, int, int, int, Node]]] = {}
+        self._queued: dict[tuple[str, Node, int], float] = {}
         self._pushes = count()
-        self._queued: dict[tuple[Node, int], float] = {}
 
     # Wants.
 
-    def ask(self, node: Node, step: int, request: int, save: bool = False) -> Want:
-        """A request waits for metrics at `step` of `node`."""
+    def ask(self, node: Node, step: int, request: int, save: bool = False, study: str = "") -> None:
+        """A request of a study waits for metrics at `step` of `node`."""
         wants = self.wants.setdefault(node, {})
         want = wants.get(step)
         if want is None:
             want = wants[step] = Want()
             self._count(node, 1)
-            self._wake(node, step)
-        want.requests[request] = None
+        want.requests[request] = study
         want.save |= save
-        return want
+        self._wake(node, step, study)
 
     def settle(self, node: Node, step: int) -> list[int]:
         """The want is over; return the requests that waited for it."""
@@ -110,13 +111,8 @@ class Frontier:
         want = self.wants.get(node, {}).get(step)
         if want is not None and want.lease == lease:
             want.lease = None
-            self._wake(node, step)
-
-    def is_live(self, node: Node, step: int) -> bool:
-        """Whether anything is wanted past `step` of `node`, or on a branch that leaves it there or later."""
-        if any(at > step for at in self.wants.get(node, ())):
-            return True
-        return any((node, branch) in self._live_below for branch in (step, *node.branch_steps(step)))
+            for study in dict.fromkeys(want.requests.values()):
+                self._wake(node, step, study)
 
     def live_branches(self, node: Node, step: int) -> list[Node]:
         """Return the nodes that leave `node` at `step` with anything wanted on or below them."""
@@ -146,13 +142,16 @@ class Frontier:
         if not coming:
             self.coming.pop(node, None)
         for start in self._starts(node, step):
-            self._wake_task(start, step)
+            for study in self._queues:
+                if (task := self.task(start, step, study)) is not None:
+                    self._push(study, start, step, task.reach)
 
     def unmarked(self, node: Node, step: int) -> None:
         """There is no state at `step` any more: what hung on it hangs on the state before."""
         for start in self._starts(node, step):
-            if (task := self.task(start, step)) is not None:
-                self._wake(node, step, task.reach)
+            for study in self._queues:
+                if (task := self.task(start, step, study)) is not None:
+                    self._wake(node, step, study, task.reach)
 
     def _starts(self, node: Node, step: int) -> Iterator[Node]:
         yield node
@@ -166,28 +165,35 @@ class Frontier:
 
     # Tasks.
 
-    def best(self) -> Task | None:
-        """Return the task with the longest reach, ties by age of the node; None where nothing can start."""
-        while self._queue:
-            negative, _, start, _, node = self._queue[0]
-            if self._queued.get((node, start)) != -negative:
-                heappop(self._queue)
+    def studies(self) -> list[str]:
+        """Return the studies that anything was ever wanted for, in the order in which they came."""
+        return list(self._queues)
+
+    def best(self, study: str = "") -> Task | None:
+        """Return a study's task with the longest reach, ties by age of the node; None where none can start."""
+        queue = self._queues.get(study, [])
+        while queue:
+            negative, _, start, _, node = queue[0]
+            if self._queued.get((study, node, start)) != -negative:
+                heappop(queue)
                 continue
-            task = self.task(node, start)
-            if task is not None and task.reach == -negative and self.is_kept(node, start):
+            task = self.task(node, start, study)
+            kept = self.is_kept(node, start)
+            if task is not None and kept and task.reach == -negative:
                 return task
-            heappop(self._queue)
-            del self._queued[node, start]
-            if task is None:
-                continue
-            if self.is_kept(node, start):
-                self._push(node, start, task.reach)
-            else:
-                self._wake(node, start, task.reach)
+            heappop(queue)
+            del self._queued[study, node, start]
+            if task is not None and kept:
+                self._push(study, node, start, task.reach)
+            elif task is not None:
+                self._wake(node, start, study, task.reach)
         return None
 
-    def task(self, node: Node, start: int) -> Task | None:
-        """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it."""
+    def task(self, node: Node, start: int, study: str | None = None) -> Task | None:
+        """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it.
+
+        With a study, only what it wants counts.
+        """
         best: tuple[float, int, Node, int] | None = None
         stack = [(node, start, 0.0)]
         while stack:
@@ -195,6 +201,8 @@ class Frontier:
             end = self._next_mark(along, begin)
             for step, want in self.wants.get(along, {}).items():
                 if want.lease is None and begin <= step and (end is None or step < end):
+                    if study is not None and study not in want.requests.values():
+                        continue
                     found = (cost + (step - begin) * along.pace, -along.id, along, step)
                     if best is None or found[:2] > best[:2] or (found[:2] == best[:2] and step > best[3]):
                         best = found
@@ -230,32 +238,28 @@ class Frontier:
                     if not below:
                         del self._live_below[along.parent, along.start]
 
-    def _wake(self, node: Node, step: int, cost: float = 0.0) -> None:
+    def _wake(self, node: Node, step: int, study: str, cost: float = 0.0) -> None:
         """Something is to be done `cost` after `step` of `node`: queue the task that it belongs to."""
+        self._queues.setdefault(study, [])
         while True:
             mark = self._last_mark(node, step)
             if mark is not None:
                 if mark in node.checkpoints:
-                    self._push(node, mark, cost + (step - mark) * node.pace)
+                    self._push(study, node, mark, cost + (step - mark) * node.pace)
                 return
             cost += (step - node.start) * node.pace
             if self.is_kept(node, node.start):
-                self._push(node, node.start, cost)
+                self._push(study, node, node.start, cost)
                 return
             assert node.parent is not None
             if node.start in self.coming.get(node.parent, ()):
                 return
             node, step = node.parent, node.start
 
-    def _wake_task(self, node: Node, start: int) -> None:
-        task = self.task(node, start)
-        if task is not None:
-            self._push(node, start, task.reach)
-
-    def _push(self, node: Node, start: int, reach: float) -> None:
-        if self._queued.get((node, start), -1.0) < reach:
-            self._queued[node, start] = reach
-            heappush(self._queue, (-reach, node.id, start, next(self._pushes), node))
+    def _push(self, study: str, node: Node, start: int, reach: float) -> None:
+        if self._queued.get((study, node, start), -1.0) < reach:
+            self._queued[study, node, start] = reach
+            heappush(self._queues[study], (-reach, node.id, start, next(self._pushes), node))
 
     def _next_mark(self, node: Node, after: int) -> int | None:
         marks = [step for step in node.checkpoints if step > after]
@@ -273,7 +277,7 @@ class Frontier:
         fresh.coming = {node: dict(steps) for node, steps in self.coming.items()}
         for node, wants in self.wants.items():
             for step, want in wants.items():
-                for request in want.requests:
-                    fresh.ask(node, step, request, want.save)
+                for request, study in want.requests.items():
+                    fresh.ask(node, step, request, want.save, study)
                 fresh.wants[node][step].lease = want.lease
         return fresh
