@@ -43,12 +43,13 @@ _HOMES = {
         "Warmup",
     ),
     "hippo.study": ("Study",),
+    "hippo.together": ("tune_together",),
     "hippo.trainers": ("Trainer",),
     "hippo.tuners.base": ("Result", "Trial", "TrialGroup", "Trials", "Tuner"),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_MODULES, "__version__"])  # noqa: PLE0605
+__all__ = sorted([*_MODULES, "__version__"])
 
 if TYPE_CHECKING:
     from hippo.errors import HippoError as HippoError

@@ -1,4 +1,4 @@
-"""Takes snapshots of a tuning for views. Lives on the caller's side; looks at the engine on its own thread."""
+"""Takes snapshots of a tuning for views: from the caller's side, looking on the engine's own thread."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Progress:
         executor = self._runtime.loop.executor
         trained = engine.trained - self._trained_before
         self._count(tuning)
-        under_way = sum(lease.at - lease.start for lease in engine.leases.values() if lease.state == "running")
+        leases = {lease.worker: lease for lease in engine.leases.values() if lease.state == "running"}
+        under_way = sum(lease.at - lease.start for lease in leases.values())
         left = max(self._left - under_way, 0)
         best = best_result(tuning.results, self._metric, self._mode)
-        leases = {lease.worker: lease for lease in engine.leases.values() if lease.state == "running"}
         lines = [
             WorkerLine(worker, lease.id, lease.start, lease.at, lease.end, lease.way[-1][0].config)
             if (lease := leases.get(worker)) is not None
@@ -87,10 +87,7 @@ class Progress:
         now = time.monotonic()
         if self._counting_took > _SHARE_OF_TIME * (now - self._counted_at):
             return
-        plan = self._runtime.plan
-        self._unique = unique_steps(
-            (plan.place(trial.config, step, tuning.salt(trial))[0], step) for trial, step in tuning.asked.items()
-        )
+        self._unique = unique_steps(tuning.asks())
         asks = [(open_.node, open_.request.step) for open_ in self._runtime.loop.engine.requests.values()]
         self._left = stage_tree(asks).steps
         self._counted_at = time.monotonic()

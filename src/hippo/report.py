@@ -178,8 +178,6 @@ def trial_reports(results: list[Result], asked: Mapping[Any, int]) -> list[Trial
         elif result.error is not None:
             errors[result.trial.number] = result.error
     return [
-        TrialReport(
-            trial.number, trial.config, step, metrics.get(trial.number, {}), errors.get(trial.number)
-        )
+        TrialReport(trial.number, trial.config, step, metrics.get(trial.number, {}), errors.get(trial.number))
         for trial, step in asked.items()
     ]

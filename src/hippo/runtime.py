@@ -32,14 +32,16 @@ T = TypeVar("T")
 class Runtime:
     """See the module. Made by `open_runtime`; `close` lets go of everything."""
 
-    def __init__(self, store: Store, executor: Executor, job: Job, virtual: bool) -> None:
+    def __init__(self, store: Store, executor: Executor, job: Job, budget: int | None = None) -> None:
         self.store = store
+        self.users = 0
         self.plan = Plan.replay(store.read())
         self.found_results = self.plan.order
         self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
-        self._executor = executor
+        self.executor = executor
         self._job = job
-        self._files = None if virtual else CheckpointFiles(job.checkpoints)
+        self._budget = budget
+        self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
         if self._files is not None:
             self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
         self._aio = asyncio.new_event_loop()
@@ -61,8 +63,8 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        self.loop = Loop(Engine(self.plan), self._executor, self._writer, delete)
-        await self._executor.start(self._job, self.loop.emit)
+        self.loop = Loop(Engine(self.plan, self._budget), self.executor, self._writer, delete)
+        await self.executor.start(self._job, self.loop.emit)
 
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):
@@ -70,6 +72,11 @@ class Runtime:
         from hippo.store.writer import Writer
 
         return Writer(self.store, asyncio.get_running_loop())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a tuner is at work."""
+        return not self.closed and self.loop.tuners > 0
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's thread."""
@@ -99,7 +106,7 @@ class Runtime:
         self.closed = True
         atexit.unregister(self.close)
         with suppress(Exception):
-            self.run(self._executor.close())
+            self.run(self.executor.close())
         if self._writer is not None and not isinstance(self.store, MemoryStore):
             with suppress(Exception):
                 self._writer.close()
@@ -118,6 +125,39 @@ class ImmediateWriter:
         """Write, then call back."""
         self._store.write(facts)
         then(None)
+
+
+_open: dict[tuple[str, str], Runtime] = {}
+_opening = threading.Lock()
+
+
+def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Runtime]) -> Runtime:
+    """Return the runtime of a plan in this process, making it where it is not open.
+
+    Studies on one plan share it. A study that brings other workers gets them as soon as nobody is at work
+    on the plan with the present ones.
+    """
+    with _opening:
+        runtime = _open.get((place, key.digest))
+        if runtime is not None and runtime.closed:
+            runtime = None
+        if runtime is not None and runtime.executor is not executor and not runtime.busy:
+            runtime.close()
+            runtime = None
+        if runtime is None:
+            runtime = make()
+            runtime.start()
+            _open[place, key.digest] = runtime
+        runtime.users += 1
+        return runtime
+
+
+def release(runtime: Runtime) -> None:
+    """Let go of a runtime; the last one to do so closes it."""
+    with _opening:
+        runtime.users -= 1
+        if runtime.users <= 0:
+            runtime.close()
 
 
 def checkpoint_folder(home: Path, key: PlanKey) -> Path:

@@ -13,16 +13,17 @@ from hippo.executors.base import Executor, Job
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
 from hippo.report import Best, Report, Work, best_result, trial_reports
-from hippo.runtime import Runtime, checkpoint_folder
-from hippo.sequences.config import Config
+from hippo.runtime import Runtime, acquire, checkpoint_folder, release
 from hippo.sequences.base import Sequence
+from hippo.sequences.config import Config
 from hippo.sequences.values import Value
+from hippo.sizes import parse_bytes
 from hippo.store.base import Store
 from hippo.store.key import PlanKey
 from hippo.store.memory import MemoryStore
 from hippo.trainers.base import Trainer
 from hippo.tuners.base import Result, TrialGroup, Tuner
-from hippo.tuning import Tuning
+from hippo.tuning import Ranking, Tuning
 from hippo.view import View, open_view
 
 T = TypeVar("T")
@@ -56,6 +57,11 @@ class Study:
         A database URL, such as ``postgresql://…``, in place of SQLite below `home`.
     version : str
         Identifies the training code in place of its source, where edits are known not to matter.
+    checkpoint_budget : str or int
+        How much all checkpoints of the plan may take, as ``"20GB"`` or in bytes; by default as much as
+        there is. What costs least to train again goes first.
+    keep_best : int
+        The checkpoints of so many of the best results stay, whatever the budget.
     """
 
     def __init__(
@@ -70,6 +76,8 @@ class Study:
         share: bool = True,
         store: str | None = None,
         version: str | None = None,
+        checkpoint_budget: str | int | None = None,
+        keep_best: int = 3,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a study's name is {name!r}; expected a non-empty string")
@@ -86,6 +94,8 @@ class Study:
         self.seed = seed
         self.share = share
         self.store_url = store
+        self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
+        self.keep_best = keep_best
         self._version = version
         self._executor = executor
         self._runtime: Runtime | None = None
@@ -144,15 +154,14 @@ class Study:
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
         trained, seconds = loop.engine.trained, loop.engine.worker_seconds
-        tuning = Tuning(loop, self.name, self.share)
+        ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
+        tuning = Tuning(loop, self.name, self.share, ranking=ranking)
         progress.begin(tuning)
         await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         if best is not None:
             await self._keep(best, runtime)
-        plan = runtime.plan
-        asks = [(plan.place(trial.config, step, tuning.salt(trial))[0], step) for trial, step in tuning.asked.items()]
-        unique = unique_steps(asks)
+        unique = unique_steps(tuning.asks())
         trained = loop.engine.trained - trained
         work = Work(
             steps_requested=sum(tuning.asked.values()),
@@ -164,7 +173,8 @@ class Study:
             workers=loop.executor.workers,
         )
         found = None if best is None else self._best(best, runtime, tuning)
-        return Report(self.name, tuner.metric, tuner.mode, trial_reports(tuning.results, tuning.asked), work, found)
+        trials = trial_reports(tuning.results, tuning.asked)
+        return Report(self.name, tuner.metric, tuner.mode, trials, work, found)
 
     async def _keep(self, best: Result, runtime: Runtime) -> None:
         """See to it that the best trial has a durable checkpoint, training it again if it has not."""
@@ -202,34 +212,51 @@ class Study:
 
     # Opening and closing.
 
-    def _open(self) -> Runtime:
-        if self._runtime is not None and not self._runtime.closed:
-            return self._runtime
-        executor = self.executor
-        key = self.key
-        store: Store
-        if executor.virtual:
-            store = MemoryStore()
-        else:
-            from hippo.store.catalog import open_store
+    @property
+    def place(self) -> str:
+        """Where the study's facts are kept: the database's URL, or the home."""
+        if self.executor.virtual:
+            return f"virtual time of {id(self.executor)}"
+        return self.store_url or str(self.home.resolve())
 
-            catalog = open_store(self.home, self.store_url)
-            before = catalog.bind(self.name, key)
-            if before is not None:
-                self._notes.append(
-                    f"{self.trainer.__name__}'s code, settings or seed changed since study {self.name!r} last ran: "
-                    "a new plan begins (the old one is kept)"
-                )
-            store = catalog.plan(key)
+    def open(self) -> None:
+        """Open the plan and start the workers now, instead of at the first use."""
+        self._open()
+
+    def join_workers_of(self, other: Study) -> None:
+        """Train on another study's workers."""
+        if other is not self:
+            self._executor = other.executor
+
+    def _open(self) -> Runtime:
+        if self._runtime is None or self._runtime.closed:
+            self._runtime = acquire(self.place, self.key, self.executor, self._make_runtime)
+        return self._runtime
+
+    def _make_runtime(self) -> Runtime:
+        key = self.key
         job = Job(self.trainer, self.settings, self.seed, checkpoint_folder(self.home, key))
-        runtime = Runtime(store, executor, job, executor.virtual)
+        runtime = Runtime(self._open_store(key), self.executor, job, self.checkpoint_budget)
         if runtime.found_results:
             self._notes.append(
-                f"found in the plan: {runtime.found_results:,} results, {runtime.found_checkpoints:,} checkpoints"
+                f"found in the plan: {runtime.found_results:,} results, "
+                f"{runtime.found_checkpoints:,} checkpoints"
             )
-        runtime.start()
-        self._runtime = runtime
         return runtime
+
+    def _open_store(self, key: PlanKey) -> Store:
+        if self.executor.virtual:
+            return MemoryStore()
+        from hippo.store.catalog import open_store
+
+        catalog = open_store(self.home, self.store_url)
+        before = catalog.bind(self.name if self.share else f"{self.name} (share=False)", key)
+        if before is not None:
+            self._notes.append(
+                f"{self.trainer.__name__}'s code, settings or seed changed since study {self.name!r} "
+                "last ran: a new plan begins (the old one is kept)"
+            )
+        return catalog.plan(key)
 
     def _follow(
         self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None
@@ -244,19 +271,22 @@ class Study:
                 view.show(snapshot)
             return future.result()
         except KeyboardInterrupt:
-            view.note("stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)")
+            view.note(
+                "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
+            )
             runtime.halt()
-            self.close()
+            runtime.close()
             view.note(f"stopped; everything is kept in {self.home}: run the same again to go on")
             raise
         except BaseException:
-            self.close()
+            if runtime.loop.error is not None:
+                runtime.close()
             raise
 
     def close(self) -> None:
         """End the workers and let go of the plan. The study can be used again afterwards."""
         if self._runtime is not None:
-            self._runtime.close()
+            release(self._runtime)
             self._runtime = None
 
     def _load(self, config: Config, step: int, path: Path) -> Trainer:

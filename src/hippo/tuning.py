@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
 from hippo.engine.commands import Answer
-from hippo.engine.events import ConfigsForeseen, GroupSubmitted, Request, RequestWithdrawn
+from hippo.engine.events import BestChanged, ConfigsForeseen, GroupSubmitted, Request, RequestWithdrawn
 from hippo.engine.loop import Loop
 from hippo.errors import InvalidInput
+from hippo.plan.node import Node
 from hippo.sequences.config import Config
-from hippo.tuners.base import Result, Trial, TrialGroup, Tuner
+from hippo.tuners.base import Mode, Result, Trial, TrialGroup, Tuner
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """By what results are ranked, and how many of the best keep their checkpoints whatever the budget."""
+
+    metric: str
+    mode: Mode
+    keep_best: int
 
 
 class Tuning:
     """A tuner's trials on a running loop. `share=False` keeps every trial to itself."""
 
-    def __init__(self, loop: Loop, study: str, share: bool = True, keep: bool = False) -> None:
+    def __init__(
+        self, loop: Loop, study: str, share: bool = True, keep: bool = False, ranking: Ranking | None = None
+    ) -> None:
         self.results: list[Result] = []
         self.asked: dict[Trial, int] = {}
         self.answered = 0
@@ -31,6 +45,8 @@ class Tuning:
         self._study = study
         self._share = share
         self._keep = keep
+        self._ranking = ranking
+        self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
         self._arrived: list[tuple[int, int, Result]] = []
         self._deliveries = count()
@@ -60,6 +76,13 @@ class Tuning:
         """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
         return "" if self._share else str(trial.number)
 
+    def asks(self) -> list[tuple[Node, int]]:
+        """Return how far each trial was asked, as nodes of the plan."""
+        plan = self._loop.engine.plan
+        return [
+            (plan.place(trial.config, step, self.salt(trial))[0], step) for trial, step in self.asked.items()
+        ]
+
     @property
     def open(self) -> int:
         """The number of trials with an open ask."""
@@ -83,7 +106,7 @@ class Tuning:
             self._check(who, step, group.every)
             trial = who if isinstance(who, Trial) else Trial(len(self.asked), who)
             self.asked[trial] = max(step, self.asked.get(trial, 0))
-            number = self._loop.new_request(lambda answer, trial=trial: self._deliver(trial, answer))
+            number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
             reports = tuple(range(group.every, step, group.every)) if group.every else ()
             salt = self.salt(trial)
@@ -156,8 +179,20 @@ class Tuning:
             self.answered += 1
             self.failed += answer.error is not None
         result = Result(trial, answer.step, answer.metrics, answer.error, answer.final)
+        if self._ranking is not None and result.final and not result.failed:
+            self._rank(result, self._ranking)
         heappush(self._arrived, (answer.order, next(self._deliveries), result))
         self._wake()
+
+    def _rank(self, result: Result, ranking: Ranking) -> None:
+        """Tell the engine where the best results of the tuning are, when they change."""
+        ranked = sorted(
+            [*self._best, result], key=lambda each: each.score(ranking.metric, ranking.mode), reverse=True
+        )[: ranking.keep_best]
+        if result in ranked:
+            self._best = ranked
+            best = tuple((each.trial.config, each.step, self.salt(each.trial)) for each in ranked)
+            self._loop.handle(BestChanged(self._study, best))
 
     def _broken(self, error: BaseException) -> None:
         self._error = error

@@ -1,0 +1,53 @@
+"""Several studies at once: on one plan and one pool of workers where their trainers agree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from hippo.errors import InvalidInput
+from hippo.report import Report
+from hippo.study import Study
+from hippo.tuners.base import Tuner
+
+
+def tune_together(pairs: Iterable[tuple[Study, Tuner]], *, progress: bool | None = None) -> list[Report]:
+    """Run several studies at the same time and return their reports, in the order given.
+
+    Studies with the same trainer, settings, seed and home share one plan and one pool of workers (the
+    first one's): what any of them has trained, none trains again. Workers are shared out evenly between
+    the studies that have something to run. Studies with different plans run side by side, each on its own
+    workers.
+    """
+    work = list(pairs)
+    names = [study.name for study, _ in work]
+    if not work:
+        raise InvalidInput("tune_together was given no studies; expected pairs of a study and a tuner")
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"the studies are named {names}; expected every name once")
+    first: dict[tuple[str, str], Study] = {}
+    for study, _ in work:
+        leader = first.setdefault((study.place, study.key.digest), study)
+        study.join_workers_of(leader)
+    reports: list[Report | BaseException | None] = [None] * len(work)
+
+    def run(index: int) -> None:
+        study, tuner = work[index]
+        try:
+            reports[index] = study.tune(tuner, progress=progress if index == 0 else False)
+        except BaseException as error:
+            reports[index] = error
+
+    threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
+    for study in first.values():
+        study.open()
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    finished = [report for report in reports if isinstance(report, Report)]
+    for report in reports:
+        if isinstance(report, BaseException):
+            raise report
+    return finished
