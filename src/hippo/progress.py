@@ -14,6 +14,8 @@ from hippo.view.snapshot import BestLine, Snapshot, WorkerLine
 
 # Counting unique steps walks every trial: at most this part of the engine's time goes into it.
 _SHARE_OF_TIME = 0.02
+# With more open asks than this, what is left is not worked out exactly.
+_MANY = 2_000
 
 
 class Progress:
@@ -29,6 +31,7 @@ class Progress:
         self._trained_before = 0
         self._unique = 0
         self._left = 0
+        self._found = 0
         self._counted_at = 0.0
         self._counting_took = 0.0
 
@@ -49,11 +52,10 @@ class Progress:
         assert tuning is not None
         engine = self._runtime.loop.engine
         executor = self._runtime.loop.executor
-        trained = engine.trained - self._trained_before
+        trained = self._trained()
         self._count(tuning)
         leases = {lease.worker: lease for lease in engine.leases.values() if lease.state == "running"}
-        under_way = sum(lease.at - lease.start for lease in leases.values())
-        left = max(self._left - under_way, 0)
+        left = max(self._unique - self._found - trained, 0)
         best = best_result(tuning.results, self._metric, self._mode)
         lines = [
             WorkerLine(worker, lease.id, lease.start, lease.at, lease.end, lease.way[-1][0].config)
@@ -72,7 +74,7 @@ class Progress:
             steps_asked=sum(tuning.asked.values()),
             steps_unique=self._unique,
             steps_trained=trained,
-            steps_found=max(self._unique - trained - left, 0),
+            steps_found=self._found,
             workers=tuple(lines),
             workers_expected=executor.workers,
             best=None
@@ -83,13 +85,25 @@ class Progress:
             checkpoint_bytes=engine.plan.bytes,
         )
 
+    def _trained(self) -> int:
+        return self._runtime.loop.engine.trained - self._trained_before
+
+    def _count_left(self) -> int:
+        """Return how many steps are left to train for what is open; beyond many asks, roughly."""
+        engine = self._runtime.loop.engine
+        if len(engine.requests) > _MANY:
+            return max(self._unique - self._trained(), 0)
+        asks = [(waiting.node, waiting.request.step) for waiting in engine.requests.values()]
+        running = [lease for lease in engine.leases.values() if lease.state == "running"]
+        return stage_tree(asks).steps - sum(lease.at - lease.start for lease in running)
+
     def _count(self, tuning: Tuning) -> None:
         now = time.monotonic()
         if self._counting_took > _SHARE_OF_TIME * (now - self._counted_at):
             return
         self._unique = unique_steps(tuning.asks())
-        asks = [(open_.node, open_.request.step) for open_ in self._runtime.loop.engine.requests.values()]
-        self._left = stage_tree(asks).steps
+        self._left = self._count_left()
+        self._found = max(self._unique - self._trained() - self._left, 0)
         self._counted_at = time.monotonic()
         self._counting_took = self._counted_at - now
 

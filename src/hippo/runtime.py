@@ -78,6 +78,13 @@ class Runtime:
         """Whether a tuner is at work."""
         return not self.closed and self.loop.tuners > 0
 
+    async def _cancel_everything(self) -> None:
+        """Let go of tuners that wait for what will not come any more."""
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
@@ -110,8 +117,12 @@ class Runtime:
         if self._writer is not None and not isinstance(self.store, MemoryStore):
             with suppress(Exception):
                 self._writer.close()
+        with suppress(Exception):
+            self.run(self._cancel_everything())
         self._aio.call_soon_threadsafe(self._aio.stop)
         self._thread.join(timeout=10)
+        if not self._thread.is_alive():
+            self._aio.close()
         self.store.close()
 
 

@@ -18,6 +18,7 @@ from hippo.engine.events import BestChanged, ConfigsForeseen, GroupSubmitted, Re
 from hippo.engine.loop import Loop
 from hippo.errors import InvalidInput
 from hippo.plan.node import Node
+from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
 from hippo.tuners.base import Mode, Result, Trial, TrialGroup, Tuner
 
@@ -48,6 +49,8 @@ class Tuning:
         self._ranking = ranking
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
+        self._open: dict[Trial, None] = {}
+        self._storable: set[Sequence] = set()
         self._arrived: list[tuple[int, int, Result]] = []
         self._deliveries = count()
         self._wakes: asyncio.Future[None] | None = None
@@ -61,7 +64,7 @@ class Tuning:
             await tuner.run(self)
         finally:
             self._loop.tuners -= 1
-            for trial in list(self._requests):
+            for trial in list(self._open):
                 self.withdraw(trial)
 
     async def once(self, group: TrialGroup) -> list[Result]:
@@ -85,8 +88,8 @@ class Tuning:
 
     @property
     def open(self) -> int:
-        """The number of trials with an open ask."""
-        return len(self._requests)
+        """The number of trials whose final result the tuner has not taken yet."""
+        return len(self._open)
 
     @property
     def workers(self) -> int:
@@ -108,6 +111,7 @@ class Tuning:
             self.asked[trial] = max(step, self.asked.get(trial, 0))
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
+            self._open[trial] = None
             reports = tuple(range(group.every, step, group.every)) if group.every else ()
             salt = self.salt(trial)
             requests.append(
@@ -122,7 +126,17 @@ class Tuning:
             raise InvalidInput(f"a trial was asked for step {step!r}; expected a whole number of at least 1")
         if every is not None and every < 1:
             raise InvalidInput(f"every is {every!r}; expected a whole number of at least 1")
-        if isinstance(who, Trial) and who in self._requests:
+        config = who.config if isinstance(who, Trial) else who
+        for name in config:
+            if config[name] not in self._storable:
+                config[name].to_json()  # raises where it could not be stored
+                self._storable.add(config[name])
+        if config.limit is not None and step > config.limit:
+            raise InvalidInput(
+                f"a trial was asked for step {step}, but its config has only {config.limit} steps of values: "
+                f"{config!r}"
+            )
+        if isinstance(who, Trial) and who in self._open:
             raise InvalidInput(
                 f"trial {who.number} was asked for step {step} while an earlier ask is open; "
                 "wait for its result or withdraw it first"
@@ -131,6 +145,7 @@ class Tuning:
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
         number = self._requests.pop(trial, None)
+        self._open.pop(trial, None)
         self._arrived = [item for item in self._arrived if item[2].trial != trial]
         if number is not None:
             self._loop.forget_request(number)
@@ -139,8 +154,13 @@ class Tuning:
     async def next(self) -> Result:
         """Wait for the next result of any open trial. Raises `LookupError` where nothing is open."""
         await self._something()
-        result = heappop(self._arrived)[2]
+        return self._take(heappop(self._arrived)[2])
+
+    def _take(self, result: Result) -> Result:
+        """The tuner takes a result: if it is final, its trial is open no more."""
         self.results.append(result)
+        if result.final:
+            del self._open[result.trial]
         return result
 
     async def all(self, trials: Iterable[Trial]) -> list[Result]:
@@ -155,8 +175,7 @@ class Tuning:
             result = item[2]
             if result.final and result.trial in missing:
                 missing.discard(result.trial)
-                finals[result.trial] = result
-                self.results.append(result)
+                finals[result.trial] = self._take(result)
             else:
                 aside.append(item)
         for item in aside:

@@ -10,7 +10,7 @@ from hippo.sequences.config import Config
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """What one worker is at. `lease` is None where it is idle; `config` is the path's, `values` those in force."""
+    """What one worker is at. `lease` is None where it is idle; `config` is the path's."""
 
     worker: int
     lease: int | None = None
@@ -56,6 +56,16 @@ class Snapshot:
     seconds: float
     seconds_left: float | None
     checkpoint_bytes: int = 0
+
+    @property
+    def requests(self) -> int:
+        """Requests that were made and not withdrawn."""
+        return self.requests_open + self.requests_answered
+
+    @property
+    def steps_done(self) -> int:
+        """How many of the unique steps need no more training."""
+        return min(self.steps_found + self.steps_trained, self.steps_unique)
 
     @property
     def merge_rate(self) -> float:

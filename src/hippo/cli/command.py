@@ -1,0 +1,41 @@
+"""What commands have in common: how they are added to the parser, and the arguments that many take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run = Callable[[argparse.Namespace], int]
+
+
+def add_command(
+    commands: Commands, name: str, summary: str, description: str, examples: str, run: Run
+) -> argparse.ArgumentParser:
+    """Add a command; return its parser, for its arguments."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=run)
+    return parser
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Add the argument FILE."""
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="a Python file that defines `study` and `tuner`"
+    )
+
+
+def whole_number(text: str) -> int:
+    """Read an argument that is a whole number from 1 on."""
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return number
