@@ -22,6 +22,7 @@ _HOMES = {
         "TrialFailed",
     ),
     "hippo.executors.local": ("Local",),
+    "hippo.executors.simulated": ("Simulated",),
     "hippo.report": ("Best", "Report", "TrialReport", "Work"),
     "hippo.sequences": (
         "Config",
@@ -45,10 +46,28 @@ _HOMES = {
         "from_torch",
         "parting",
     ),
+    "hippo.spaces": ("Choice", "Grid", "Int", "LogUniform", "Option", "Samples", "Space", "Uniform"),
     "hippo.study": ("Study",),
     "hippo.together": ("tune_together",),
-    "hippo.trainers": ("Trainer",),
-    "hippo.tuners.base": ("Result", "Trial", "TrialGroup", "Trials", "Tuner"),
+    "hippo.trainers": ("Loader", "TorchTrainer", "Trainer"),
+    "hippo.tuners": (
+        "ASHA",
+        "BOHB",
+        "PASHA",
+        "PBT",
+        "EarlyStop",
+        "GridSearch",
+        "Hyperband",
+        "MedianStopping",
+        "OptunaSearch",
+        "RandomSearch",
+        "Result",
+        "SuccessiveHalving",
+        "Trial",
+        "TrialGroup",
+        "Trials",
+        "Tuner",
+    ),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

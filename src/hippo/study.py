@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hippo.errors import InvalidInput, TrialFailed
+from hippo.errors import HippoError, InvalidInput, TrialFailed
 from hippo.executors.base import Executor, Job
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
@@ -172,7 +172,7 @@ class Study:
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
-        found = None if best is None else self._best(best, runtime, tuning)
+        found = None if best is None else self._best(best, runtime)
         trials = trial_reports(tuning.results, tuning.asked)
         return Report(self.name, tuner.metric, tuner.mode, trials, work, found)
 
@@ -181,25 +181,29 @@ class Study:
         keeping = Tuning(runtime.loop, self.name, self.share, keep=True)
         await keeping.once(TrialGroup(((best.trial, best.step),)))
 
-    def _best(self, best: Result, runtime: Runtime, tuning: Tuning) -> Best:
-        node, _ = runtime.plan.place(best.trial.config, best.step, tuning.salt(best.trial))
-        checkpoint = node.holder(best.step).checkpoints.get(best.step)
-        path = None
-        if checkpoint is not None and not self.executor.virtual:
-            path = (checkpoint_folder(self.home, self.key) / checkpoint.name).resolve()
+    def _best(self, best: Result, runtime: Runtime) -> Best:
         assert best.metrics is not None
+        path = self._checkpoint_path(best, runtime)
         return Best(best.trial.number, best.trial.config, best.step, best.metrics, path, self._load)
+
+    def _checkpoint_path(self, result: Result, runtime: Runtime) -> Path | None:
+        if self.executor.virtual:
+            return None
+        salt = "" if self.share else str(result.trial.number)
+        node, _ = runtime.plan.place(result.trial.config, result.step, salt)
+        checkpoint = node.holder(result.step).checkpoints[result.step]
+        return (checkpoint_folder(self.home, self.key) / checkpoint.name).resolve()
 
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""
         runtime = self._open()
         return await asyncio.wrap_future(runtime.spawn(self._train(group, runtime)))
 
-    async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
+    async def _train(self, group: Asks, runtime: Runtime, keep: bool = False) -> list[Result]:
         if not isinstance(group, TrialGroup):
             asks = ((who if isinstance(who, Config) else Config(who), step) for who, step in group)
             group = TrialGroup(tuple(asks))
-        return await Tuning(runtime.loop, self.name, self.share).once(group)
+        return await Tuning(runtime.loop, self.name, self.share, keep).once(group)
 
     def eval(self, config: Config | Mapping[str, Sequence | Value], step: int) -> dict[str, float]:
         """Return the metrics of one trial at one step, training what is missing."""
@@ -209,6 +213,20 @@ class Study:
         if result.metrics is None:
             raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
         return dict(result.metrics)
+
+    def load(self, config: Config | Mapping[str, Sequence | Value], step: int) -> Trainer:
+        """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
+        if not isinstance(config, Config):
+            config = Config(config)
+        runtime = self._open()
+        with open_view(False) as view:
+            (result,) = self._follow(self._train([(config, step)], runtime, keep=True), runtime, view, None)
+        if result.failed:
+            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+        path = runtime.ask(lambda: self._checkpoint_path(result, runtime))
+        if path is None:
+            raise HippoError("the study runs in virtual time: there is no trained model to load")
+        return self._load(config, step, path)
 
     # Opening and closing.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from engine.world import World, metrics_of, trained_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.world import World, metrics_of, trained_alone
 from hippo.engine.commands import RunLease, UpdateLease
 from hippo.engine.events import (
     BestChanged,
@@ -36,7 +36,9 @@ DECAY = config(Exponential(0.1, 0.9))
 
 
 def answered(world: World) -> dict[int, dict[str, float]]:
-    return {answer.request: dict(answer.metrics) for answer in world.answers if answer.final and answer.metrics}
+    return {
+        answer.request: dict(answer.metrics) for answer in world.answers if answer.final and answer.metrics
+    }
 
 
 def leases(world: World) -> list[RunLease]:

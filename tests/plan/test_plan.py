@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sequences.strategies import configs
 
 from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.node import Node
 from hippo.plan.plan import Plan, unique_steps
 from hippo.sequences import Constant, Cosine, CosineRestarts, Exponential, MultiStep, Piecewise
 from hippo.sequences.config import Config
+from sequences.strategies import configs
 
 Asks = list[tuple[Config, int]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sequences.strategies import configs
 
 from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.node import Node
@@ -12,6 +11,7 @@ from hippo.plan.plan import Plan, unique_steps
 from hippo.sequences import Piecewise
 from hippo.sequences.config import Config
 from hippo.stages.tree import StageTree, stage_tree
+from sequences.strategies import configs
 
 
 def lr(*pieces: float, at: list[int]) -> Config:
@@ -27,7 +27,9 @@ def tree_of(plan: Plan, *asks: tuple[Config, int], scratch: bool = False) -> Sta
 
 
 def spans(tree: StageTree) -> list[tuple[int, int, float]]:
-    return sorted((stage.start, stage.end, stage.node.config["lr"].value(stage.start)) for stage in tree.stages())
+    return sorted(
+        (stage.start, stage.end, stage.node.config["lr"].value(stage.start)) for stage in tree.stages()
+    )
 
 
 def test_four_trials_that_share_their_first_hundred_steps() -> None:
@@ -92,7 +94,9 @@ def test_stages_cover_what_is_left_once_and_hang_together(
     for node, step in placed:
         nearest = plan.nearest_checkpoint(node, step)
         needed |= {node.position(at) for at in range((nearest.step if nearest else 0) + 1, step + 1)}
-    covered = [stage.node.position(at) for stage in tree.stages() for at in range(stage.start + 1, stage.end + 1)]
+    covered = [
+        stage.node.position(at) for stage in tree.stages() for at in range(stage.start + 1, stage.end + 1)
+    ]
     assert len(covered) == len(set(covered))
     assert set(covered) == needed
     for stage in tree.stages():

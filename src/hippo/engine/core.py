@@ -309,12 +309,16 @@ class Engine:
         lease.note(self._now, f"save failed at {event.step}: {event.error}")
         self._give_up_save(lease, event.step)
         self._forget_if_done(lease)
-        cause = "the disk is full; make room and run the same script again" if event.disk_full else event.error
+        cause = (
+            "the disk is full; make room and run the same script again" if event.disk_full else event.error
+        )
         self._commands.append(Abort(f"the checkpoint at step {event.step} could not be saved: {cause}"))
 
     def _steps_missed(self, event: StepsMissed) -> None:
         lease = self._lease(event.lease, event, "running")
-        lease.note(self._now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}")
+        lease.note(
+            self._now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
+        )
         for step in event.evaluations & lease.evaluations:
             self._give_up_evaluation(lease, step)
         for step in event.saves & lease.saves:

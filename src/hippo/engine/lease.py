@@ -1,8 +1,8 @@
 """A lease as the engine sees it: a path on its way, what it still owes, and its story.
 
-    running ──────────▶ saving ──────────▶ (forgotten)
-       │  finished, failed   all saves are in
-       └── lost with its worker: everything owed is owed by nobody
+running ──────────▶ saving ──────────▶ (forgotten)
+│  finished, failed   all saves are in
+└── lost with its worker: everything owed is owed by nobody
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Lease:
 
     def covers(self, node: Node, step: int) -> bool:
         """Whether the way passes `step` of `node`, ahead of where the worker is known to be."""
-        return self.at < step and any(
-            along is node and start < step <= end for along, start, end in self.way
-        )
+        return self.at < step and any(along is node and start < step <= end for along, start, end in self.way)
 
     def spans(self, now: float) -> list[SpanRecorded]:
         """Return the worker's time on the lease, shared out over the nodes by the steps trained on each."""

@@ -25,14 +25,20 @@ def validate(engine: Engine) -> None:
     for node, wants in engine.frontier.wants.items():
         for step, want in wants.items():
             if want.lease is not None and step not in engine.leases[want.lease].evaluations:
-                raise IllegalTransition(f"step {step} of {node} is owed by {engine.leases[want.lease].tale()}")
+                raise IllegalTransition(
+                    f"step {step} of {node} is owed by {engine.leases[want.lease].tale()}"
+                )
             for number in want.requests:
                 if step not in engine.requests[number].missing:
-                    raise IllegalTransition(f"step {step} of {node} is wanted by request {number}, had already")
+                    raise IllegalTransition(
+                        f"step {step} of {node} is wanted by request {number}, had already"
+                    )
     for node, coming in engine.frontier.coming.items():
         for step, number in coming.items():
             if step not in engine.leases[number].saves:
-                raise IllegalTransition(f"a save at {step} of {node} is owed by {engine.leases[number].tale()}")
+                raise IllegalTransition(
+                    f"a save at {step} of {node} is owed by {engine.leases[number].tale()}"
+                )
     for worker, number in engine.workers.busy.items():
         if engine.leases[number].worker != worker or engine.leases[number].state != "running":
             raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")

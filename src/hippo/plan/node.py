@@ -57,7 +57,7 @@ class Node:
         self.checkpoints: dict[int, Checkpoint] = {}
         self.metrics: dict[int, tuple[int, Mapping[str, float]]] = {}
         self.failure: tuple[int, int, str] | None = None
-        self.pace = parent.pace if parent else 1.0
+        self.pace: float = parent.pace if parent else 1.0
         self._steps: list[int] = []
 
     def __repr__(self) -> str:

@@ -110,8 +110,8 @@ class Plan:
             case NodeAdded(node, parent, start, config, salt):
                 if node != len(self.nodes):
                     raise StoreError(
-                        f"the plan's facts are out of order: node {node} comes where {len(self.nodes)} is due; "
-                        "the store was changed by something other than Hippo"
+                        f"the plan's facts are out of order: node {node} comes where {len(self.nodes)} "
+                        "is due; the store was changed by something other than Hippo"
                     )
                 above = None if parent is None else self.nodes[parent]
                 self._add(above, start, config, salt, config.key(start), [])

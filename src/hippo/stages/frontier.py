@@ -170,7 +170,7 @@ class Frontier:
         return list(self._queues)
 
     def best(self, study: str = "") -> Task | None:
-        """Return a study's task with the longest reach, ties by age of the node; None where none can start."""
+        """Return a study's task with the longest reach, ties by age of the node; None if none can start."""
         queue = self._queues.get(study, [])
         while queue:
             negative, _, start, _, node = queue[0]

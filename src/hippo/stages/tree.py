@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hippo.plan.node import Node
 from hippo.sequences.config import Config
@@ -88,9 +89,8 @@ def stage_tree(asks: Iterable[tuple[Node, int]], scratch: bool = False) -> Stage
     asked: dict[tuple[Node, int], int] = {}
     for node, step in asks:
         asked[node, step] = asked.get((node, step), 0) + 1
-        along: Node | None = node
-        reach = step
-        while along is not None:
+        along, reach = node, step
+        while True:
             cuts.setdefault(along, set()).add(reach)
             kept = [] if scratch else [at for at in along.checkpoints if at <= reach]
             begin = max(kept, default=along.start)
@@ -98,7 +98,7 @@ def stage_tree(asks: Iterable[tuple[Node, int]], scratch: bool = False) -> Stage
             covered = any(low <= begin and reach <= high for low, high in intervals)
             if reach > begin and not covered:
                 intervals.append((begin, reach))
-            if kept or covered:
+            if kept or covered or along.parent is None:
                 break
             along, reach = along.parent, along.start
     return _assemble(needed, cuts, asked, scratch)
@@ -117,7 +117,7 @@ def _assemble(
         for low, high in sorted(_merged(needed[node])):
             inside = {mark for mark in marks if low < mark < high} | _piece_starts(node.config, low, high)
             points = [low, *sorted(inside), high]
-            for start, end in zip(points, points[1:], strict=False):
+            for start, end in pairwise(points):
                 stage = Stage(node, start, end, asked.get((node, end), 0))
                 ending[node, end] = stage
                 holder = node.holder(start)

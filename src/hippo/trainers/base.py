@@ -3,31 +3,47 @@
 A trainer is one object that is moved between states. Every state is reached by the same calls in the same
 order as in a run that nobody interrupted:
 
-    from scratch        build()  setup(all values at step 0)              train() ...
-    from a checkpoint   build()  setup(all values in force before it)  load(path)  setup(what changes now)  train() ...
+    from scratch        build()  setup(all values at step 0)  train() ...
+    from a checkpoint   build()  setup(all values in force before it)  load(path)
+                        setup(what changes now)  train() ...
     along the way       setup(what changes now)  train()
 
-`build` runs once in a process; going back to scratch runs `reset` where a trainer defines it, and otherwise
-makes a new object and builds again.
+`build` runs once in a process. Going back to scratch runs `reset`; where that returns False, a new object is
+made and built. Before `load`, too, `reset` is tried; where it returns False, `load` meets an object that has
+trained something else, and must leave nothing of that behind.
+
+All calls come from one thread, except `write`, which runs beside training.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from hippo.errors import TrainerError
+
+UserCall = Literal["build", "setup", "train", "evaluate"]
 
 
 class Trainer(ABC):
     """Something that is trained in steps.
+
+    Subclasses write `setup`, `train`, `evaluate`, `save` and `load`, and usually `build`.
+
+    The random generators of Python's ``random`` and ``numpy.random``, and those of torch where it is loaded,
+    belong to the state: they are seeded with the study's seed before `build` and again before the first
+    `setup`, kept with every checkpoint, and put back after `evaluate`. A trainer that draws from them has
+    nothing to do for it; generators of its own are for its `save` and `load`.
 
     Attributes
     ----------
     settings : Mapping[str, Any]
         What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
     seed : int
-        The study's seed. Python's and NumPy's generators are seeded with it before `build`.
+        The study's seed.
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
@@ -56,3 +72,29 @@ class Trainer(ABC):
     @abstractmethod
     def load(self, path: Path) -> None:
         """Take the whole state back from what `save` wrote."""
+
+    # Optional: for speed.
+
+    def reset(self) -> bool:
+        """Go back to exactly the state right after `build`; False where that cannot be done."""
+        return False
+
+    def snapshot(self) -> object | None:
+        """Return a copy of the whole state that further training leaves alone, for `write`; quickly.
+
+        None says that there is no such thing; training then waits while `save` runs.
+        """
+        return None
+
+    def write(self, snapshot: Any, path: Path) -> None:
+        """Write what `snapshot` returned to `path`, for `load`. Runs in another thread, beside training."""
+        raise TrainerError(
+            f"{type(self).__name__} defines snapshot() but not write(): "
+            "write(snapshot, path) has to write what snapshot() returns"
+        )
+
+    # For adapters.
+
+    def around(self, call: UserCall) -> AbstractContextManager[None]:
+        """Return a context in which one of the user's methods is called: what an adapter adds to it."""
+        return nullcontext()

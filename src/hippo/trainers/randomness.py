@@ -1,0 +1,122 @@
+"""The random generators that everybody shares: seeded, captured and put back together.
+
+They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
+of every device in use. Written out they are plain JSON. A device that was not in use is not captured: its
+generator is as `seed_all` left it, and so it is again after seeding and restoring.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hippo.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+_NUMPY_SEEDS = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """The state of all shared generators at one moment; `torch` maps a device's name to its bytes."""
+
+    python: tuple[Any, ...]
+    numpy: dict[str, Any]
+    torch: dict[str, torch.Tensor]
+
+    def to_json(self) -> str:
+        """Return the state as JSON."""
+        return json.dumps(
+            {
+                "python": self.python,
+                "numpy": self.numpy,
+                "torch": {
+                    name: base64.b64encode(state.numpy().tobytes()).decode()
+                    for name, state in self.torch.items()
+                },
+            },
+            default=lambda array: array.tolist(),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> RandomState:
+        """Return the state that was written as `text`."""
+        data = json.loads(text)
+        version, words, gauss = data["python"]
+        return cls((version, tuple(words), gauss), data["numpy"], _tensors(data["torch"]))
+
+
+def seed_all(seed: int) -> None:
+    """Seed every shared generator, those of devices included."""
+    random.seed(seed)
+    np.random.seed(seed % _NUMPY_SEEDS)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
+
+
+def capture(devices: bool = True) -> RandomState:
+    """Return the present state; without `devices`, of the generators on the CPU alone."""
+    states: dict[str, torch.Tensor] = {}
+    if (torch := sys.modules.get("torch")) is not None:
+        states["cpu"] = torch.get_rng_state()
+        if devices and torch.cuda.is_initialized():
+            for index, state in enumerate(torch.cuda.get_rng_state_all()):
+                states[f"cuda:{index}"] = state
+        if devices and torch.backends.mps.is_available():
+            states["mps"] = torch.mps.get_rng_state()
+    return RandomState(random.getstate(), np.random.get_state(legacy=False), states)
+
+
+def restore(state: RandomState) -> None:
+    """Put captured generators back; a device that is not there any more is passed over."""
+    random.setstate(state.python)
+    np.random.set_state(state.numpy)
+    if (torch := sys.modules.get("torch")) is None:
+        return
+    for name, words in state.torch.items():
+        if name == "cpu":
+            torch.set_rng_state(words)
+        elif name == "mps":
+            if torch.backends.mps.is_available():
+                torch.mps.set_rng_state(words)
+        elif int(name.removeprefix("cuda:")) < torch.cuda.device_count():
+            torch.cuda.set_rng_state(words, name)
+
+
+@contextmanager
+def put_back(devices: bool = True) -> Iterator[None]:
+    """Put the generators back to where they are now, however the block ends."""
+    state = capture(devices)
+    try:
+        yield
+    finally:
+        restore(state)
+
+
+def read(path: Path) -> RandomState:
+    """Return the state in a file; raise `CheckpointError` where it cannot be read."""
+    try:
+        return RandomState.from_json(path.read_text())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _tensors(encoded: dict[str, str]) -> dict[str, torch.Tensor]:
+    torch = sys.modules.get("torch")
+    if torch is None:  # nothing here draws from it
+        return {}
+    return {
+        name: torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+        for name, text in encoded.items()
+    }

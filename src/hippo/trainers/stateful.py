@@ -1,0 +1,125 @@
+"""Objects that keep a state of their own: modules, optimizers, and all else with state_dict/load_state_dict.
+
+A state goes back into the object that it was taken from, or into one that was made in the same way, without
+replacing its tensors' owners: whoever holds a parameter or a parameter group goes on holding the right one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from hippo.errors import CheckpointError
+from hippo.trainers.encoding import Copy, decode, encode
+
+
+def is_stateful(value: object) -> bool:
+    """Return whether an object keeps a state that can be taken and put back."""
+    return (
+        not isinstance(value, type)
+        and callable(getattr(value, "state_dict", None))
+        and callable(getattr(value, "load_state_dict", None))
+    )
+
+
+def state_of(value: Any, copy: Copy) -> dict[str, Any]:
+    """Return an object's state as data."""
+    state = value.state_dict()
+    if not isinstance(value, nn.Module):
+        return {"class": type(value).__qualname__, "state": encode(state, copy)}
+    copied = OrderedDict((key, encode(item, copy)) for key, item in state.items())
+    if hasattr(state, "_metadata"):  # versions, by which modules read states of older releases
+        copied._metadata = state._metadata  # type: ignore[attr-defined]
+    return {
+        "state": copied,
+        "modes": [module.training for module in value.modules()],
+        "trainable": [parameter.requires_grad for parameter in value.parameters()],
+    }
+
+
+def put_state(value: Any, data: dict[str, Any], name: str) -> None:
+    """Put a state back; raise `CheckpointError` where it is another object's."""
+    if isinstance(value, nn.Module):
+        _put_module(value, data, name)
+        return
+    if data.get("class") != type(value).__qualname__:
+        raise CheckpointError(
+            f"self.{name} is a {type(value).__qualname__}, and was a {data.get('class')} when it was saved"
+        )
+    try:
+        if isinstance(value, Optimizer):
+            _put_optimizer(value, decode(data["state"]))
+        else:
+            value.load_state_dict(decode(data["state"]))
+    except (ValueError, KeyError, RuntimeError) as error:
+        raise CheckpointError(
+            f"self.{name} ({type(value).__qualname__}) cannot take its state back: {error}"
+        ) from error
+
+
+def _put_module(module: nn.Module, data: dict[str, Any], name: str) -> None:
+    saved = data["state"]
+    state = OrderedDict(
+        (key, item if isinstance(item, Tensor) else decode(item)) for key, item in saved.items()
+    )
+    if hasattr(saved, "_metadata"):
+        state._metadata = saved._metadata  # type: ignore[attr-defined]
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"the checkpoint holds another model than self.{name}: {_differences(module, state) or error}"
+        ) from error
+    for part, mode in zip(module.modules(), data["modes"], strict=True):
+        part.training = mode
+    for parameter, trainable in zip(module.parameters(), data["trainable"], strict=True):
+        parameter.requires_grad_(trainable)
+
+
+def _differences(module: nn.Module, saved: dict[str, Any]) -> str:
+    here = module.state_dict()
+    found = [f"{key!r} is not in the checkpoint" for key in here.keys() - saved.keys()]
+    found += [f"{key!r} is only in the checkpoint" for key in saved.keys() - here.keys()]
+    found += [
+        f"{key!r} has shape {_shape(saved[key])} in the checkpoint and {_shape(here[key])} here"
+        for key in here.keys() & saved.keys()
+        if _shape(here[key]) != _shape(saved[key])
+    ]
+    return "; ".join(sorted(found)[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    if not isinstance(value, Tensor) or nn.parameter.is_lazy(value):
+        return None
+    return tuple(value.shape)
+
+
+def _put_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    groups = optimizer.param_groups
+    optimizer.load_state_dict(state)
+    # torch makes new groups; whoever holds the old ones must not be left behind.
+    for group, loaded in zip(groups, optimizer.param_groups, strict=True):
+        group.clear()
+        group.update(loaded)
+    optimizer.param_groups = groups
+    # torch casts to the type of the parameter, which loses bits where an optimizer computes in another.
+    for index, entry in optimizer.state_dict()["state"].items():
+        for key, saved in state["state"][index].items() if isinstance(entry, dict) else ():
+            if isinstance(saved, Tensor) and entry[key].dtype != saved.dtype:
+                entry[key] = saved.to(entry[key].device)
+
+
+def modules_in(value: object) -> list[nn.Module]:
+    """Return a module and all its parts; nothing for what is not a module."""
+    return list(value.modules()) if isinstance(value, nn.Module) else []
+
+
+def clear_gradients(value: object) -> None:
+    """Drop the gradients of a module or a parameter: they belong to a step, not to the state between."""
+    parameters = value.parameters() if isinstance(value, nn.Module) else [value]
+    for parameter in parameters:
+        if isinstance(parameter, nn.Parameter):
+            parameter.grad = None

@@ -1,0 +1,222 @@
+"""Trainers on PyTorch: the user writes build, setup, train and evaluate; saving and loading are done here."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hippo.errors import CheckpointError, InvalidInput, MissingExtra, TrainerError
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingExtra("TorchTrainer needs PyTorch: pip install 'hippo[torch]'") from error
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from hippo.trainers.attributes import Attributes, clone_on_cpu
+from hippo.trainers.base import Trainer, UserCall
+from hippo.trainers.data import Loader
+
+_FIXED = frozenset({"settings", "seed", "device", "_attributes"})
+_BATCH_SIZE = ("batch_size", "bs")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """A state in main memory, complete as soon as `ready` has come to pass."""
+
+    state: dict[str, Any]
+    ready: torch.cuda.Event | None
+
+
+class TorchTrainer(Trainer):
+    """A trainer whose attributes are its state.
+
+    Everything on ``self`` with ``state_dict()`` and ``load_state_dict()`` is saved and loaded: modules,
+    optimizers, `hippo.Loader`, gradient scalers, averaged models. So are numbers, strings, tensors, arrays,
+    random generators, and lists, tuples, dicts and sets of these, except large ones that `build` made and
+    training leaves alone. Other objects (datasets, tokenizers, functions) have to stay as `build` and `setup`
+    make them. Gradients are not kept between steps.
+
+    `evaluate` is called with all modules in evaluation mode and without gradients. Whatever it changes on
+    ``self`` is put back afterwards.
+
+    Settings
+    --------
+    device
+        Where to train, like "cuda:1"; by default CUDA where there is any, then MPS, then the CPU.
+    deterministic
+        Whether to use deterministic algorithms only (True, the default). Where torch has none for an
+        operation it warns and goes on; then results are not the same bit for bit.
+
+    Attributes
+    ----------
+    device : torch.device
+        Where to put the model and the batches.
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
+        super().__init__(settings, seed)
+        self.device = _chosen_device(self.settings.get("device"))
+        _set_deterministic(self.settings.get("deterministic", True))
+        self._attributes = Attributes(self, _FIXED)
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        """Put into force what goes by a usual name.
+
+        ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``. Everything else is a field of
+        parameter groups (``lr``, ``weight_decay``, …) and set in all groups of every optimizer on ``self``.
+        As in torch's own schedules, ``momentum`` of an optimizer of the Adam kind is its first beta.
+
+        Override it for other names, and pass on the rest: ``super().setup(rest)``.
+        """
+        for name, value in hp.items():
+            if name in _BATCH_SIZE:
+                self._set_batch_size(name, value)
+            else:
+                self._set_field(name, value)
+
+    def set_group(self, optimizer: Optimizer, **fields: Any) -> None:
+        """Set fields of all parameter groups of an optimizer: ``self.set_group(self.optimizer, lr=0.1)``."""
+        for name, value in fields.items():
+            if not _set_group_field(optimizer, name, value):
+                raise TrainerError(
+                    f"{type(optimizer).__name__} has no {name!r}; its parameter groups have "
+                    f"{_listed(_fields_of(optimizer))}"
+                )
+
+    def save(self, path: Path) -> None:
+        """Write the whole state to one file."""
+        self.write(self.snapshot(), path)
+
+    def load(self, path: Path) -> None:
+        """Take the whole state back; reads data only, never code."""
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+            raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
+        self._attributes.put(content["state"])
+
+    def reset(self) -> bool:
+        """Go back to the state right after `build`."""
+        return self._attributes.reset()
+
+    def snapshot(self) -> object:
+        """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
+        copied_from_gpu = False
+
+        def copy(tensor: Tensor) -> Tensor:
+            nonlocal copied_from_gpu
+            if tensor.device.type != "cuda":
+                return clone_on_cpu(tensor)
+            copied_from_gpu = True
+            target = torch.empty_like(tensor, device="cpu", pin_memory=True)
+            return target.copy_(tensor.detach(), non_blocking=True)
+
+        state = self._attributes.take(copy)
+        ready = torch.cuda.Event() if copied_from_gpu else None  # type: ignore[no-untyped-call]
+        if ready is not None:
+            ready.record()
+        return _Copied(state, ready)
+
+    def write(self, snapshot: Any, path: Path) -> None:
+        """Write what `snapshot` returned."""
+        if snapshot.ready is not None:
+            snapshot.ready.synchronize()
+        torch.save({"format": _FORMAT, "state": snapshot.state}, path)
+
+    def around(self, call: UserCall) -> AbstractContextManager[None]:
+        """Guard the user's methods: note what they make, and put back what evaluate() changes."""
+        match call:
+            case "build":
+                return self._attributes.building()
+            case "setup":
+                return self._attributes.setting_up()
+            case "train":
+                return self._attributes.training()
+            case "evaluate":
+                return self._attributes.evaluating()
+
+    # Hyper-parameters by name.
+
+    def _set_batch_size(self, name: str, value: Any) -> None:
+        loaders = [leaf for _, leaf in self._attributes.leaves() if isinstance(leaf, Loader)]
+        if not loaders:
+            raise TrainerError(
+                f"{name!r} cannot be set: there is no hippo.Loader on self of {type(self).__name__}"
+            )
+        for loader in loaders:
+            loader.batch_size = value
+
+    def _set_field(self, name: str, value: Any) -> None:
+        optimizers = list(self._optimizers())
+        found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
+        if not any(found):
+            fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
+            known = f"{_listed(_BATCH_SIZE)} for the loaders on self" + (
+                f" and {_listed(fields)} for the optimizers"
+                if optimizers
+                else "; there is no optimizer on self"
+            )
+            raise TrainerError(
+                f"setup() does not know {name!r}; it knows {known}. Override setup() in "
+                f"{type(self).__name__}, deal with {name!r} there, and pass the rest on to super().setup()"
+            )
+
+    def _optimizers(self) -> Iterator[Optimizer]:
+        return (leaf for _, leaf in self._attributes.leaves() if isinstance(leaf, Optimizer))
+
+
+def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:
+    """Set a field in the groups that have it; return whether any has."""
+    found = False
+    for group in optimizer.param_groups:
+        if name in group and name not in ("params", "param_names"):
+            if isinstance(group[name], Tensor):
+                group[name].fill_(value)
+            else:
+                group[name] = value
+            found = True
+        elif name == "momentum" and "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+            found = True
+    return found
+
+
+def _fields_of(optimizer: Optimizer) -> set[str]:
+    return {name for group in optimizer.param_groups for name in group} - {"params", "param_names"}
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _chosen_device(name: Any) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidInput(
+            f"settings['device'] is {name!r}; expected a torch device, like 'cuda:0' or 'cpu'"
+        ) from error
+
+
+def _set_deterministic(wanted: Any) -> None:
+    if not isinstance(wanted, bool):
+        raise InvalidInput(f"settings['deterministic'] is {wanted!r}; expected True or False")
+    torch.use_deterministic_algorithms(wanted, warn_only=True)
+    torch.backends.cudnn.deterministic = wanted
+    if wanted:
+        torch.backends.cudnn.benchmark = False
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

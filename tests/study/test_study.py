@@ -1,0 +1,170 @@
+"""What users hold: studies, reports, and the errors that they get before anything is trained."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hippo
+from hippo import Config, Exponential, GridSearch, InvalidInput, Local, MultiStep, Study, TrainerError
+from study.walkers import Walker
+
+SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
+
+
+def grid(space: Mapping[str, Any] = SPACE, metric: str = "loss", steps: int = 8) -> GridSearch:
+    return GridSearch(space, metric=metric, mode="min", max_steps=steps)
+
+
+def study_of(trainer: type[hippo.Trainer], home: Path, **more: Any) -> Study:
+    return Study("test", trainer, home=home, executor=Local(workers=1), **more)
+
+
+class ReturnsText(Walker):
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": "low"}  # type: ignore[dict-item]
+
+
+class Forgetful(Walker):
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.lr = hp["lr"]
+        self.bs = 16
+
+
+class SometimesNaN(Walker):
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": math.nan if self.lr == 0.1 else 1.0}
+
+
+class Explodes(Walker):
+    def train(self) -> None:
+        if self.lr < 0.02:
+            raise RuntimeError("the gradient exploded")
+        super().train()
+
+
+class CannotBuild(Walker):
+    def build(self) -> None:
+        raise FileNotFoundError("the data is not here")
+
+
+def test_the_report_says_what_was_best_and_loads_it(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        report = study.tune(grid(), progress=False)
+    best = min(report.trials, key=lambda trial: trial.metrics[8]["loss"])
+    assert report.best.config == best.config
+    assert report.best.metrics == best.metrics[8]
+    loaded = report.best.load()
+    assert loaded.evaluate() == report.best.metrics
+    assert "merge rate" in str(report)
+    frame = report.frame()
+    assert list(frame["trial"]) == [0, 1, 2]
+    assert set(frame.columns) == {"trial", "lr", "bs", "step", "loss", "first", "error"}
+
+
+def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        metrics = study.eval({"lr": 0.1, "bs": 16}, 5)
+        assert study.eval(Config({"lr": Exponential(0.1, 1.0), "bs": 16}), 5) == metrics
+        with pytest.raises(InvalidInput, match="step 0"):
+            study.eval({"lr": 0.1, "bs": 16}, 0)
+
+
+def test_a_group_can_be_awaited(tmp_path: Path) -> None:
+    async def main() -> list[hippo.Result]:
+        return await study.train([({"lr": 0.1, "bs": 16}, 3), ({"lr": 0.2, "bs": 16}, 4)])
+
+    with study_of(Walker, tmp_path) as study:
+        results = asyncio.run(main())
+    assert [(result.trial.number, result.step) for result in results] == [(0, 3), (1, 4)]
+
+
+def test_several_tuners_one_after_the_other_share_everything(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+        more = study.tune(grid({**SPACE, "lr": [*SPACE["lr"], 0.3]}), progress=False)
+    assert more.work.steps_trained == 8
+    assert more.work.steps_found == more.work.steps_unique - 8
+
+
+def test_studies_at_once_share_one_plan_and_one_pool(tmp_path: Path) -> None:
+    executor = Local(workers=2)
+    one = Study("one", Walker, home=tmp_path, executor=executor)
+    two = Study("two", Walker, home=tmp_path, executor=Local(workers=1))
+    other = grid({"lr": [*SPACE["lr"], 0.3], "bs": [16]})
+    first, second = hippo.tune_together([(one, grid()), (two, other)], progress=False)
+    one.close()
+    two.close()
+    assert len(first.trials) == 3
+    assert len(second.trials) == 4
+    assert {trial.metrics[8]["loss"] for trial in first.trials} < {
+        t.metrics[8]["loss"] for t in second.trials
+    }
+
+
+def test_a_trial_that_raises_fails_with_the_users_traceback_and_others_go_on(tmp_path: Path) -> None:
+    with study_of(Explodes, tmp_path) as study:
+        report = study.tune(grid(), progress=False)
+    (failed,) = report.failed
+    assert failed.config["lr"] == MultiStep(0.1, [4], 0.1)
+    assert "the gradient exploded" in (failed.error or "")
+    assert "in train" in (failed.error or "")
+    assert report.best.metrics["loss"] > 0
+
+
+def test_nan_is_a_result_and_the_worst(tmp_path: Path) -> None:
+    with study_of(SometimesNaN, tmp_path) as study:
+        report = study.tune(grid({"lr": [0.1, 0.2], "bs": [16]}), progress=False)
+    assert report.best.config["lr"].value(0) == 0.2
+    assert math.isnan(report.trials[0].metrics[8]["loss"])
+    assert not report.failed
+
+
+@pytest.mark.parametrize(
+    ("trainer", "metric", "message"),
+    [
+        (Walker, "val_acc", r"does not return 'val_acc'; it returns 'loss', 'first'"),
+        (ReturnsText, "loss", r"'loss'"),
+        (Forgetful, "loss", r"'bs'"),
+        (CannotBuild, "loss", r"the data is not here"),
+    ],
+)
+def test_a_trainer_that_cannot_work_ends_the_study_before_anything_is_trained(
+    tmp_path: Path, trainer: type[hippo.Trainer], metric: str, message: str
+) -> None:
+    with study_of(trainer, tmp_path) as study, pytest.raises(TrainerError, match=message):
+        study.tune(grid(metric=metric), progress=False)
+    with study_of(trainer, tmp_path) as study:
+        assert study._open().plan.order == 0
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(InvalidInput, match="trainer"):
+        Study("x", dict)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="name"):
+        Study("", Walker)
+    with pytest.raises(InvalidInput, match="seed"):
+        Study("x", Walker, seed=-1)
+    with pytest.raises(InvalidInput, match="checkpoint_budget is '20 parsecs'"):
+        Study("x", Walker, checkpoint_budget="20 parsecs")
+    with pytest.raises(InvalidInput, match="tuner"):
+        Study("x", Walker).tune("grid")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"empty|no values|no config"):
+        grid({"lr": []})
+    with pytest.raises(InvalidInput, match="max_steps"):
+        hippo.SuccessiveHalving(SPACE, metric="loss", mode="min", min_steps=10, max_steps=5, reduction=2)
+
+
+def test_importing_hippo_is_quick_because_heavy_packages_wait() -> None:
+    import subprocess
+    import sys
+
+    heavy = "torch, ray, optuna, pandas, plotly, sqlalchemy, rich, numpy"
+    code = f"import sys, hippo; print([name for name in '{heavy}'.split(', ') if name in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"

@@ -1,0 +1,56 @@
+"""Small trainers for tests of whole studies: plain NumPy, with randomness from everywhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hippo
+
+
+class Walker(hippo.Trainer):
+    """A random walk: every step draws from NumPy and from Python, so that one step too many shows."""
+
+    def build(self) -> None:
+        self.data = np.random.normal(size=8)
+        self.weights = np.zeros(8)
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        if "lr" in hp:
+            self.lr = hp["lr"]
+        if "bs" in hp:
+            self.bs = hp["bs"]
+
+    def train(self) -> None:
+        noise = np.random.normal(size=8) + random.random()
+        self.weights = self.weights * 0.9 + self.lr * (self.data - self.weights) + noise / self.bs
+
+    def evaluate(self) -> Mapping[str, float]:
+        np.random.normal(size=3)  # evaluation may draw: it must change nothing
+        return {"loss": float(np.sum(self.weights**2)), "first": float(self.weights[0])}
+
+    def save(self, path: Path) -> None:
+        with path.open("wb") as file:
+            np.save(file, self.weights)
+
+    def load(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self.weights = np.load(file)
+
+
+class Mortal(Walker):
+    """Kills its own process at random moments, each of them once."""
+
+    def train(self) -> None:
+        super().train()
+        folder = Path(self.settings["deaths"])
+        mark = folder / f"{abs(self.weights[0]):.9f}"
+        if int(abs(self.weights[0]) * 1e6) % 23 == 0 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,220 @@
+"""Small trainers that keep every sort of state, and what is needed to compare states bit for bit."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import Dataset
+
+from hippo.sequences.config import Config
+from hippo.trainers import randomness
+from hippo.trainers.base import Trainer
+from hippo.trainers.data import Loader
+from hippo.trainers.encoding import same
+from hippo.trainers.session import Session
+from hippo.trainers.torch import TorchTrainer
+
+torch.set_num_threads(1)  # the models are too small for more
+
+EMA = get_ema_multi_avg_fn(0.9)  # type: ignore[no-untyped-call]
+OPTIMIZERS: dict[str, Any] = {"sgd": torch.optim.SGD, "adam": torch.optim.AdamW}
+
+
+class Images(Dataset[Any]):
+    """Random images with augmentation that draws from every shared generator."""
+
+    def __init__(self, count: int = 40) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.images = torch.rand(count, 1, 6, 6, generator=generator)
+        self.labels = torch.randint(0, 3, (count,), generator=generator)
+        self.noise = 0.1
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        image = self.images[index] * random.uniform(0.9, 1.1) + float(np.random.normal(0, 0.1))
+        return image + self.noise * torch.randn(1, 6, 6), self.labels[index]
+
+
+class Convolutional(TorchTrainer):
+    """Batch norm, dropout, an averaged model, generators of its own and counters; a step is three batches."""
+
+    def build(self) -> None:
+        self.data = Images()
+        self.loader = Loader(self.data, 8, seed=self.seed, num_workers=self.settings.get("num_workers", 0))
+        self.model = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, 3)
+        ).to(self.device)
+        self.average = AveragedModel(self.model, multi_avg_fn=EMA, use_buffers=True)
+        self.generators: dict[str, Any] = {
+            "numpy": np.random.default_rng(3),
+            "torch": torch.Generator().manual_seed(4),
+        }
+        self.losses: list[float] = []
+        self.recent: deque[float] = deque(maxlen=4)
+        self.count = 0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        rest = dict(hp)
+        if "optimizer" in hp:
+            self.optimizer = OPTIMIZERS[rest.pop("optimizer")](self.model.parameters(), lr=0.1)
+        if "noise" in hp:
+            self.data.noise = rest.pop("noise")
+        super().setup(rest)
+
+    def train(self) -> None:
+        for images, labels in self.loader.batches(3):
+            self.optimizer.zero_grad()
+            shift = self.generators["numpy"].normal(0, 0.01) + random.random() * 0.01
+            shake = torch.rand(1, generator=self.generators["torch"]) * 0.01
+            loss = nn.functional.cross_entropy(self.model(images + shift + shake), labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.average.update_parameters(self.model)
+            self.count += len(images)
+            self.losses.append(loss.item())
+            self.recent.append(loss.item())
+
+    def evaluate(self) -> Mapping[str, float]:
+        scores = self.model(self.data.images) + self.average(self.data.images)
+        self.count += 1  # put back afterwards, as are the numbers drawn here
+        noise = torch.rand(()) + random.random() + np.random.rand()
+        return {"loss": nn.functional.cross_entropy(scores, self.data.labels).item(), "noise": noise.item()}
+
+
+class Recurrent(TorchTrainer):
+    """A character model whose hidden state is carried on from step to step."""
+
+    def build(self) -> None:
+        self.text = torch.randint(0, 7, (400,), generator=torch.Generator().manual_seed(2))
+        self.embedding = nn.Embedding(7, 6)
+        self.cell = nn.GRU(6, 6)
+        self.temperature = nn.Parameter(torch.ones(()))
+        self.optimizer = torch.optim.Adam(
+            [*self.embedding.parameters(), *self.cell.parameters(), self.temperature], lr=0.01
+        )
+        self.hidden: Tensor | None = None
+        self.place = 0
+        self.length = 5
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        rest = dict(hp)
+        self.length = int(rest.pop("length", self.length))
+        super().setup(rest)
+
+    def train(self) -> None:
+        piece = self.text[self.place : self.place + self.length + 1]
+        self.place = (self.place + self.length) % 300
+        self.optimizer.zero_grad()
+        output, hidden = self.cell(nn.functional.dropout(self.embedding(piece[:-1]), 0.2), self.hidden)
+        scores = output @ self.embedding.weight.T * self.temperature
+        nn.functional.cross_entropy(scores, piece[1:]).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.hidden = hidden.detach()
+
+    def evaluate(self) -> Mapping[str, float]:
+        output, self.hidden = self.cell(self.embedding(self.text[:50]), self.hidden)
+        scores = output @ self.embedding.weight.T * self.temperature
+        return {"loss": nn.functional.cross_entropy(scores, self.text[1:51]).item()}
+
+
+class Plain(Trainer):
+    """A walk in NumPy that draws from the shared generators; saves what is its own, and no more."""
+
+    def build(self) -> None:
+        self.start = np.random.normal(size=3)
+        self.place = self.start.copy()
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.rate = hp.get("rate", getattr(self, "rate", None))
+
+    def train(self) -> None:
+        self.place = self.place - self.rate * (self.place + np.random.normal(size=3) + random.gauss(0, 1))
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"distance": float(np.linalg.norm(self.place)), "noise": np.random.rand() + random.random()}
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.place.tolist()))
+
+    def load(self, path: Path) -> None:
+        self.place = np.array(json.loads(path.read_text()))
+
+
+def state_of(session: Session) -> Any:
+    """Return the whole state of a session as data."""
+    trainer = session.trainer
+    own = trainer.place.tolist() if isinstance(trainer, Plain) else trainer.snapshot().state  # type: ignore[attr-defined]
+    return {"own": own, "random": json.loads(randomness.capture().to_json())}
+
+
+@dataclass
+class Course:
+    """What came of a trial: the state at its end, and the metrics at the steps where they were asked for."""
+
+    state: Any
+    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def agrees_with(self, whole: Course) -> bool:
+        """Return whether everything here is so in the `whole` course as well."""
+        return same(self.state, whole.state) and self.metrics.items() <= whole.metrics.items()
+
+
+def uninterrupted(trainer: type[Trainer], config: Config, steps: int, settings: Any = None) -> Course:
+    """Train a trial in a session of its own, evaluated at every step."""
+    return interrupted(trainer, config, ["evaluate"] * steps, settings)
+
+
+def interrupted(trainer: type[Trainer], config: Config, events: list[str], settings: Any = None) -> Course:
+    """Train one step for every event, each of which is followed by something that may not matter.
+
+    "nothing"; "evaluate"; "warm": go on as if with the next lease; "move": save, and go on in a new session;
+    "return": save, train something else, and come back; "again": save, begin anew, and come back.
+    """
+    session = Session(trainer, settings, 7)
+    session.start(config, 0, None, False)
+    metrics: dict[int, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for event in events:
+            session.advance()
+            step = session.step
+            if event == "evaluate":
+                metrics[step] = session.evaluate()
+            elif event == "warm":
+                session.start(config, step, None, True)
+            elif event != "nothing":
+                path = Path(folder) / str(step)
+                session.snapshot()(path)
+                if event == "move":
+                    session = Session(trainer, settings, 7)
+                else:
+                    session.start(other_than(config) if event == "return" else config, 0, None, False)
+                    session.advance()
+                    session.evaluate()
+                    session.advance()
+                session.start(config, step, path, False)
+        return Course(state_of(session), metrics)
+
+
+def other_than(config: Config) -> Config:
+    """Return a config with the same names and other numbers."""
+    values = config.values(0)
+    return Config(
+        {n: v * 2 if isinstance(v, (int, float)) else v for n, v in values.items()} | _OTHERS(values)
+    )
+
+
+def _OTHERS(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"optimizer": "adam" if values["optimizer"] == "sgd" else "sgd"} if "optimizer" in values else {}

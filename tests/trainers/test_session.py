@@ -1,0 +1,410 @@
+"""A session calls a trainer in the promised order, and says clearly what is wrong with one."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from hippo import CheckpointError, Config, IllegalTransition, InvalidInput, Piecewise, TrainerError
+from hippo.trainers.base import Trainer
+from hippo.trainers.session import Session
+from trainers.samples import Convolutional, Plain
+
+CONFIG = Config({"lr": Piecewise([0.1, 0.01], [2]), "bs": 8})
+
+
+class Logged(Trainer):
+    """Writes down how it is called; its state is the number of steps."""
+
+    calls: ClassVar[list[Any]] = []  # of all objects
+    can_reset = False
+    metrics: ClassVar[Any] = {"loss": 0.5}
+
+    def build(self) -> None:
+        self.calls.append("build")
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.calls.append(("setup", dict(hp)))
+
+    def train(self) -> None:
+        self.calls.append("train")
+
+    def evaluate(self) -> Mapping[str, float]:
+        self.calls.append("evaluate")
+        return self.metrics  # type: ignore[no-any-return]
+
+    def save(self, path: Path) -> None:
+        self.calls.append("save")
+        path.write_text("saved")
+
+    def load(self, path: Path) -> None:
+        self.calls.append(("load", path.read_text()))
+
+    def reset(self) -> bool:
+        self.calls.append("reset")
+        return self.can_reset
+
+
+class Resettable(Logged):
+    can_reset = True
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    Logged.calls.clear()
+
+
+def new_session(trainer: type[Trainer] = Logged) -> Session:
+    return Session(trainer, {}, 0)
+
+
+def calls_during(action: Callable[[], object]) -> list[Any]:
+    Logged.calls.clear()
+    action()
+    return list(Logged.calls)
+
+
+def advance(session: Session, steps: int) -> Session:
+    for _ in range(steps):
+        session.advance()
+    return session
+
+
+def from_scratch(steps: int = 0, trainer: type[Trainer] = Logged) -> Session:
+    session = new_session(trainer)
+    session.start(CONFIG, 0, None, False)
+    return advance(session, steps)
+
+
+# The order of calls.
+
+
+def test_making_a_session_calls_nothing() -> None:
+    assert calls_during(new_session) == []
+
+
+def test_from_scratch_the_order_is_build_setup_train_and_later_setup_gets_changes_alone() -> None:
+    assert calls_during(lambda: from_scratch(3)) == [
+        "build",
+        ("setup", {"lr": 0.1, "bs": 8}),
+        "train",
+        "train",
+        ("setup", {"lr": 0.01}),
+        "train",
+    ]
+
+
+def test_from_a_checkpoint_setup_gets_the_values_before_it_then_load_then_the_changes(tmp_path: Path) -> None:
+    from_scratch(2).snapshot()(tmp_path / "two")
+    session = new_session()
+    assert calls_during(lambda: session.start(CONFIG, 2, tmp_path / "two", False)) == [
+        "build",
+        ("setup", {"lr": 0.1, "bs": 8}),
+        ("load", "saved"),
+    ]
+    assert session.step == 2
+    assert calls_during(session.advance) == [("setup", {"lr": 0.01}), "train"]
+    assert session.step == 3
+
+
+def test_a_warm_start_calls_nothing_and_goes_on_with_the_new_config() -> None:
+    session = from_scratch(2)
+    branch = Config({"lr": Piecewise([0.1, 0.001], [2]), "bs": 8})
+    assert calls_during(lambda: session.start(branch, 2, None, True)) == []
+    assert calls_during(session.advance) == [("setup", {"lr": 0.001}), "train"]
+
+
+@pytest.mark.parametrize(("trainer", "way_back"), [(Logged, ["reset", "build"]), (Resettable, ["reset"])])
+def test_back_to_scratch_means_reset_and_where_that_fails_a_new_object(
+    trainer: type[Logged], way_back: list[str]
+) -> None:
+    session = from_scratch(1, trainer)
+    calls = calls_during(lambda: session.start(CONFIG, 0, None, False))
+    assert calls == [*way_back, ("setup", {"lr": 0.1, "bs": 8})]
+
+
+def test_loading_into_a_trainer_that_cannot_reset_does_not_build_again(tmp_path: Path) -> None:
+    session = from_scratch(1)
+    session.snapshot()(tmp_path / "one")
+    calls = calls_during(lambda: session.start(CONFIG, 1, tmp_path / "one", False))
+    assert calls == ["reset", ("setup", {"lr": 0.1, "bs": 8}), ("load", "saved")]
+
+
+def test_after_a_drop_the_next_start_builds() -> None:
+    session = from_scratch(1)
+    session.drop()
+    with pytest.raises(IllegalTransition, match="no state is held"):
+        session.advance()
+    assert calls_during(lambda: session.start(CONFIG, 0, None, False))[0] == "build"
+
+
+# What cannot be started from.
+
+
+def test_a_warm_start_is_refused_where_another_state_is_held() -> None:
+    session = from_scratch(1)
+    with pytest.raises(IllegalTransition, match="the state after 1 steps is held"):
+        session.start(CONFIG, 2, None, True)
+    with pytest.raises(IllegalTransition, match="was trained with"):
+        session.start(Config({"lr": 0.5, "bs": 8}), 1, None, True)
+    with pytest.raises(IllegalTransition, match="no state is held"):
+        new_session().start(CONFIG, 1, None, True)
+
+
+def test_a_start_in_the_middle_needs_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="after 3 steps needs a checkpoint"):
+        new_session().start(CONFIG, 3, None, False)
+    with pytest.raises(CheckpointError, match="missing or not whole"):
+        new_session().start(CONFIG, 3, tmp_path / "nowhere", False)
+
+
+def test_a_checkpoint_without_its_random_state_is_unreadable(tmp_path: Path) -> None:
+    from_scratch(1).snapshot()(tmp_path / "one")
+    (tmp_path / "one" / "random.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"random\.json cannot be read"):
+        new_session().start(CONFIG, 1, tmp_path / "one", False)
+
+
+@pytest.mark.parametrize("phase", ["build", "setup", "train", "evaluate", "load"])
+def test_an_exception_passes_through_tells_its_phase_and_leaves_no_state(phase: str, tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("user code")
+
+    from_scratch(1).snapshot()(tmp_path / "one")
+    session = new_session(type("Broken", (Logged,), {phase: fail}))
+    with pytest.raises(ZeroDivisionError, match="user code"):  # noqa: PT012 - any of them
+        session.start(CONFIG, 0, None, False)
+        session.evaluate()
+        session.advance()
+        session.start(CONFIG, 1, tmp_path / "one", False)
+    assert session.phase == phase
+    with pytest.raises(IllegalTransition, match="no state is held"):
+        session.start(CONFIG, session.step, None, True)
+
+
+def test_a_class_that_is_no_trainer_or_not_finished_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="expected a class that derives from"):
+        Session(dict, {}, 0)  # type: ignore[arg-type]
+    unfinished = type("Unfinished", (Trainer,), {"setup": Logged.setup})
+    with pytest.raises(TrainerError, match=r"Unfinished cannot be made.*evaluate"):
+        new_session(unfinished).start(CONFIG, 0, None, False)
+
+
+# Snapshots.
+
+
+def test_a_snapshot_of_a_plain_trainer_must_be_written_before_training_goes_on(tmp_path: Path) -> None:
+    session = from_scratch(1)
+    snapshot = session.snapshot()
+    assert not snapshot.deferred
+    session.advance()
+    with pytest.raises(IllegalTransition, match="was not written before the trainer went on"):
+        snapshot(tmp_path / "late")
+
+
+def test_a_deferred_snapshot_is_of_the_moment_it_was_taken_at(tmp_path: Path) -> None:
+    config = Config({"lr": 0.1, "optimizer": "sgd", "bs": 8})
+    session = Session(Convolutional, {}, 0)
+    session.start(config, 0, None, False)
+    session.advance()
+    early = session.snapshot()
+    at_once = session.snapshot()
+    at_once(tmp_path / "at once")
+    session.advance()
+    assert early.deferred
+    early(tmp_path / "late")
+    names = ["state", "random.json"]
+    assert [(tmp_path / "late" / n).read_bytes() for n in names] == [
+        (tmp_path / "at once" / n).read_bytes() for n in names
+    ]
+
+
+def test_saving_to_another_place_than_told_is_an_error_that_says_what_was_written(tmp_path: Path) -> None:
+    class Appending(Logged):
+        def save(self, path: Path) -> None:
+            np.save(path, np.zeros(1))
+
+    with pytest.raises(TrainerError, match=r"wrote nothing to the path.*it wrote state\.npy.*open file"):
+        from_scratch(1, Appending).snapshot()(tmp_path / "one")
+
+
+def test_a_trainer_with_snapshot_but_without_write_is_told_so(tmp_path: Path) -> None:
+    class Half(Logged):
+        def snapshot(self) -> object:
+            return 1
+
+    with pytest.raises(TrainerError, match=r"defines snapshot\(\) but not write\(\)"):
+        from_scratch(1, Half).snapshot()(tmp_path / "one")
+
+
+# Metrics.
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0.25, np.float32(0.25), np.float64(0.25), np.array(0.25), torch.tensor(0.25), torch.tensor(0.25).half()],
+)
+def test_scalars_of_numpy_and_torch_are_numbers(value: object) -> None:
+    session = from_scratch(0, type("Measured", (Logged,), {"metrics": {"loss": value, "count": np.int64(3)}}))
+    assert session.evaluate() == {"loss": 0.25, "count": 3.0}
+    assert set(map(type, session.evaluate().values())) == {float}
+
+
+def test_nan_and_infinity_are_numbers() -> None:
+    session = from_scratch(
+        0, type("Diverged", (Logged,), {"metrics": {"a": math.nan, "b": torch.tensor(-math.inf)}})
+    )
+    metrics = session.evaluate()
+    assert math.isnan(metrics["a"])
+    assert metrics["b"] == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (None, r"evaluate\(\) returned None \(NoneType\); expected a mapping"),
+        (0.5, r"returned 0\.5 \(float\); expected a mapping"),
+        ({"acc": "high"}, r"returned 'high' \(str\) as 'acc'; expected a real number"),
+        ({"acc": True}, r"returned True \(bool\) as 'acc'"),
+        ({"acc": torch.tensor(True)}, r"tensor\(True\) \(Tensor\) as 'acc'"),
+        ({"acc": np.bool_(True)}, r"as 'acc'"),
+        ({"acc": None}, r"returned None \(NoneType\) as 'acc'"),
+        ({"acc": 1j}, r"returned 1j \(complex\) as 'acc'"),
+        ({"acc": torch.zeros(2)}, r"\(Tensor of shape \(2,\)\) as 'acc'"),
+        ({"acc": 10**400}, r"\(int\) as 'acc'"),
+        ({3: 0.5}, r"a metric named 3; expected a name"),
+    ],
+)
+def test_what_is_not_a_metric_is_named_with_its_type_and_value(metrics: object, message: str) -> None:
+    session = from_scratch(0, type("Odd", (Logged,), {"metrics": metrics}))
+    with pytest.raises(TrainerError, match=message):
+        session.evaluate()
+
+
+def test_a_probe_names_the_metric_that_is_missing_and_those_that_are_there() -> None:
+    session = from_scratch()
+    session.probe(frozenset({"loss"}))
+    with pytest.raises(TrainerError, match=r"Logged does not return 'val_acc'; it returns 'loss'"):
+        session.probe(frozenset({"loss", "val_acc"}))
+
+
+def test_evaluating_puts_random_generators_back_even_where_it_fails() -> None:
+    class Drawing(Logged):
+        def evaluate(self) -> Mapping[str, float]:
+            drawn = random.random() + np.random.rand() + torch.rand(()).item()
+            raise RuntimeError(drawn)
+
+    session = from_scratch(0, Drawing)
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index]
+    with pytest.raises(RuntimeError):
+        session.evaluate()
+    assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # type: ignore[index]
+
+
+# Random numbers of plain trainers.
+
+
+def test_build_and_the_first_setup_are_seeded_in_every_session() -> None:
+    class Seeded(Logged):
+        def build(self) -> None:
+            self.drawn = [random.random(), np.random.rand(), torch.rand(()).item()]
+
+        def setup(self, hp: Mapping[str, Any]) -> None:
+            self.drawn += [random.random(), np.random.rand(), torch.rand(()).item(), len(dict(hp))]
+
+    drawn = []
+    for seed in (5, 5, 6):
+        random.seed()
+        session = Session(Seeded, {}, seed)
+        session.start(CONFIG, 0, None, False)
+        drawn.append(session.trainer.drawn)  # type: ignore[attr-defined]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_where_build_is_the_first_to_load_torch_it_runs_again_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = sys.modules["torch"]
+
+    class Loading(Logged):
+        def build(self) -> None:
+            self.calls.append("build")
+            sys.modules["torch"] = loaded
+            self.first = loaded.rand(()).item()
+
+    monkeypatch.delitem(sys.modules, "torch")
+    late = from_scratch(0, Loading).trainer
+    assert Logged.calls.count("build") == 2
+    assert late.first == from_scratch(0, Loading).trainer.first  # type: ignore[attr-defined]
+
+
+# Hyper-parameters that nobody reads.
+
+
+def started(setup: Callable[[Any, Any], object], **values: Any) -> None:
+    new_session(type("Reader", (Logged,), {"setup": setup})).start(Config(values), 0, None, False)
+
+
+def test_a_hyper_parameter_that_setup_never_looks_at_is_named_with_those_it_read() -> None:
+    def setup(self: Any, hp: Any) -> None:
+        self.rate = hp["rate"]
+
+    with pytest.raises(TrainerError, match=r"Reader never looks at 'ratte', 'zeal'; it read 'rate'\. Trials"):
+        started(setup, rate=0.1, ratte=0.2, zeal=3)
+
+
+def keep(self: Any, hp: Any) -> None:
+    self.kept = hp
+
+
+def keep_deeply(self: Any, hp: Any) -> None:
+    self.later = lambda: hp["odd_name"]
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        lambda self, hp: hp.items(),
+        lambda self, hp: list(hp),
+        lambda self, hp: dict(hp),
+        lambda self, hp: dict(**hp),
+        lambda self, hp: {**hp},
+        lambda self, hp: self.__dict__.update(hp),
+        lambda self, hp: hp | {},
+        lambda self, hp: hp == {},
+        lambda self, hp: hp.copy(),
+        lambda self, hp: [hp.get(name) for name in ("odd" + "_name",)],
+        lambda self, hp: ("odd" + "_name") in hp,
+        lambda self, hp: hp.pop("odd" + "_name"),
+        keep,
+        keep_deeply,
+    ],
+)
+def test_every_way_of_looking_at_a_value_counts(setup: Callable[[Any, Any], object]) -> None:
+    started(setup, odd_name=1)
+
+
+def test_a_name_that_is_read_under_another_condition_is_no_mistake() -> None:
+    def setup(self: Any, hp: Any) -> None:
+        if hp["optimizer"] == "sgd":
+            self.momentum = hp["momentum"]
+
+    started(setup, optimizer="adam", momentum=0.9)
+
+
+def test_a_plain_trainer_starts_alike_in_a_used_session_and_in_a_new_one() -> None:
+    config = Config({"rate": 0.1})
+    used = Session(Plain, {}, 3)
+    used.start(Config({"rate": 0.5}), 0, None, False)
+    advance(used, 3)
+    new = Session(Plain, {}, 3)
+    for session in (used, new):
+        session.start(config, 0, None, False)
+        advance(session, 2)
+    assert used.evaluate() == new.evaluate()
