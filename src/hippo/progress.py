@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 
-from hippo.plan.plan import unique_steps
+from hippo.plan.node import Node
+from hippo.plan.plan import reach
 from hippo.report import best_result
 from hippo.runtime import Runtime
-from hippo.stages.tree import stage_tree
 from hippo.tuners.base import Mode
 from hippo.tuning import Tuning
 from hippo.view.snapshot import BestLine, Snapshot, WorkerLine
 
 # Counting unique steps walks every trial: at most this part of the engine's time goes into it.
 _SHARE_OF_TIME = 0.02
-# With more open asks than this, what is left is not worked out exactly.
-_MANY = 2_000
 
 
 class Progress:
@@ -30,7 +28,6 @@ class Progress:
         self._began = 0.0
         self._trained_before = 0
         self._unique = 0
-        self._left = 0
         self._found = 0
         self._counted_at = 0.0
         self._counting_took = 0.0
@@ -88,22 +85,22 @@ class Progress:
     def _trained(self) -> int:
         return self._runtime.loop.engine.trained - self._trained_before
 
-    def _count_left(self) -> int:
-        """Return how many steps are left to train for what is open; beyond many asks, roughly."""
-        engine = self._runtime.loop.engine
-        if len(engine.requests) > _MANY:
-            return max(self._unique - self._trained(), 0)
-        asks = [(waiting.node, waiting.request.step) for waiting in engine.requests.values()]
-        running = [lease for lease in engine.leases.values() if lease.state == "running"]
-        return stage_tree(asks).steps - sum(lease.at - lease.start for lease in running)
-
     def _count(self, tuning: Tuning) -> None:
+        """Count what all trials need, and what of it was there before the tuning began."""
         now = time.monotonic()
         if self._counting_took > _SHARE_OF_TIME * (now - self._counted_at):
             return
-        self._unique = unique_steps(tuning.asks())
-        self._left = self._count_left()
-        self._found = max(self._unique - self._trained() - self._left, 0)
+        under_way: dict[Node, int] = {}
+        for lease in self._runtime.loop.engine.leases.values():
+            for node, _, end in lease.way:
+                under_way[node] = max(under_way.get(node, 0), min(end, lease.at))
+        unique = left = 0
+        for node, step in reach(tuning.asks()).items():
+            there = max(node.start, under_way.get(node, 0), *node.checkpoints, *node.metrics)
+            unique += step - node.start
+            left += max(step - there, 0)
+        self._unique = unique
+        self._found = max(unique - left - self._trained(), 0)
         self._counted_at = time.monotonic()
         self._counting_took = self._counted_at - now
 

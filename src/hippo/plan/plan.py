@@ -165,18 +165,23 @@ class Plan:
                 yield Position(node.id, step), checkpoint
 
 
-def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
-    """Return how many steps it takes to train every node as far as asked, each shared step once."""
-    reach: dict[Node, int] = {}
+def reach(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
+    """Return the step up to which each node has to be trained for asks: pairs of a node and a step on it."""
+    needed: dict[Node, int] = {}
     for node, step in asks:
-        known = reach.get(node)
+        known = needed.get(node)
         if known is not None and known >= step:
             continue
-        reach[node] = step
+        needed[node] = step
         while known is None and node.parent is not None:
             step, node = node.start, node.parent
-            known = reach.get(node)
+            known = needed.get(node)
             if known is not None and known >= step:
                 break
-            reach[node] = step
-    return sum(step - node.start for node, step in reach.items())
+            needed[node] = step
+    return needed
+
+
+def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
+    """Return how many steps it takes to train every node as far as asked, each shared step once."""
+    return sum(step - node.start for node, step in reach(asks).items())
