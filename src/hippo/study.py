@@ -190,7 +190,7 @@ class Study:
         if self.executor.virtual:
             return None
         salt = "" if self.share else str(result.trial.number)
-        node, _ = runtime.plan.place(result.trial.config, result.step, salt)
+        node = runtime.plan.find(result.trial.config, result.step, salt)
         checkpoint = node.holder(result.step).checkpoints[result.step]
         return (checkpoint_folder(self.home, self.key) / checkpoint.name).resolve()
 

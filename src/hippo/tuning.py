@@ -7,6 +7,7 @@ result before any new one, in the order in which they first came, and so decides
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from hippo.engine.commands import Answer
 from hippo.engine.events import BestChanged, ConfigsForeseen, GroupSubmitted, Request, RequestWithdrawn
 from hippo.engine.loop import Loop
 from hippo.errors import InvalidInput
+from hippo.plan.facts import Position
 from hippo.plan.node import Node
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
@@ -49,7 +51,8 @@ class Tuning:
         self._ranking = ranking
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
-        self._open: dict[Trial, None] = {}
+        self._open: dict[Trial, Position] = {}
+        self._awaited: Counter[Position] = Counter()
         self._storable: set[Sequence] = set()
         self._arrived: list[tuple[int, int, Result]] = []
         self._deliveries = count()
@@ -82,14 +85,17 @@ class Tuning:
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
         plan = self._loop.engine.plan
-        return [
-            (plan.place(trial.config, step, self.salt(trial))[0], step) for trial, step in self.asked.items()
-        ]
+        return [(plan.find(trial.config, step, self.salt(trial)), step) for trial, step in self.asked.items()]
 
     @property
     def open(self) -> int:
         """The number of trials whose final result the tuner has not taken yet."""
         return len(self._open)
+
+    @property
+    def under_way(self) -> int:
+        """How many different states the open trials wait for."""
+        return len(self._awaited)
 
     @property
     def workers(self) -> int:
@@ -111,7 +117,6 @@ class Tuning:
             self.asked[trial] = max(step, self.asked.get(trial, 0))
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
-            self._open[trial] = None
             reports = tuple(range(group.every, step, group.every)) if group.every else ()
             salt = self.salt(trial)
             requests.append(
@@ -119,7 +124,18 @@ class Tuning:
             )
             trials.append(trial)
         self._loop.handle(GroupSubmitted(tuple(requests)))
+        for request, trial in zip(requests, trials, strict=True):
+            node = self._loop.engine.plan.find(request.config, request.step, request.salt)
+            self._open[trial] = node.position(request.step)
+            self._awaited[self._open[trial]] += 1
         return trials
+
+    def _close(self, trial: Trial) -> None:
+        position = self._open.pop(trial, None)
+        if position is not None:
+            self._awaited[position] -= 1
+            if not self._awaited[position]:
+                del self._awaited[position]
 
     def _check(self, who: Config | Trial, step: int, every: int | None) -> None:
         if not isinstance(step, int) or step < 1:
@@ -145,7 +161,7 @@ class Tuning:
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
         number = self._requests.pop(trial, None)
-        self._open.pop(trial, None)
+        self._close(trial)
         self._arrived = [item for item in self._arrived if item[2].trial != trial]
         if number is not None:
             self._loop.forget_request(number)
@@ -160,7 +176,7 @@ class Tuning:
         """The tuner takes a result: if it is final, its trial is open no more."""
         self.results.append(result)
         if result.final:
-            del self._open[result.trial]
+            self._close(result.trial)
         return result
 
     async def all(self, trials: Iterable[Trial]) -> list[Result]:

@@ -202,7 +202,7 @@ class Engine:
 
     def _best_changed(self, event: BestChanged) -> None:
         self._best[event.study] = {
-            self.plan.place(config, step, salt)[0].position(step) for config, step, salt in event.best
+            self.plan.find(config, step, salt).position(step) for config, step, salt in event.best
         }
 
     def _halted(self, _: Halted) -> None:

@@ -25,7 +25,7 @@ from hippo.engine.commands import (
 )
 from hippo.engine.core import Engine
 from hippo.engine.events import Event, Halted
-from hippo.errors import HippoError, TrainerError
+from hippo.errors import TrainerError
 from hippo.executors.base import Executor
 from hippo.plan.facts import Checkpoint, Fact
 
@@ -52,6 +52,7 @@ class Loop:
         self.engine = engine
         self.executor = executor
         self.error: BaseException | None = None
+        self._broken = False
         self.tuners = 0
         self.waiting = 0
         self._writer = writer
@@ -86,12 +87,12 @@ class Loop:
 
     def handle(self, event: Event) -> None:
         """Take in one event now."""
-        if self.error is not None and not isinstance(event, Halted):
+        if self._broken:
             return
         try:
             self._carry_out(self.engine.handle(event, self.executor.now()))
         except Exception as error:
-            self.fail(error)
+            self._break(error)
         if not self.engine.leases:
             self._tell_quiet()
 
@@ -127,7 +128,7 @@ class Loop:
                 case Answer() | DropCheckpoint():
                     later.append(command)
                 case Abort(error):
-                    self.fail(TrainerError(error))
+                    self._give_up(TrainerError(error))
         if facts or later:
             self._record(facts, later)
 
@@ -138,7 +139,7 @@ class Loop:
         def committed(error: BaseException | None) -> None:
             self._uncommitted -= 1
             if error is not None:
-                self.fail(error)
+                self._break(error)
                 return
             self._committed = max(self._committed, order)
             for command in later:
@@ -160,21 +161,24 @@ class Loop:
 
     # The end.
 
-    def fail(self, error: BaseException) -> None:
-        """Stop everything: leases stop at their step's end, waiters hear of the error."""
+    def _give_up(self, error: BaseException) -> None:
+        """Tuners hear of the error, and leases stop at their step's end; what they bring is still kept."""
         if self.error is not None:
             return
         self.error = error
-        if not isinstance(error, HippoError) or isinstance(error, TrainerError):
-            self.engine.halted = True
-        self.handle(Halted())
         for call in self._on_error:
             call(error)
+        self.emit(Halted())
+
+    def _break(self, error: BaseException) -> None:
+        """Facts cannot be kept, or do not fit together: nothing more is taken in."""
+        self._broken = True
+        self._give_up(error)
         self._tell_quiet()
 
     async def quiet(self) -> None:
         """Wait until no lease runs, no save is under way and every fact is committed."""
-        while (self.engine.leases or self._uncommitted) and self.error is None:
+        while (self.engine.leases or self._uncommitted) and not self._broken:
             future: asyncio.Future[None] = self._aio.create_future()
             self._quiet.append(future)
             self._push_time()

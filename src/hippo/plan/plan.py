@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from hippo.collecting import nothing_collected
 from hippo.errors import StoreError
 from hippo.plan.facts import (
     Checkpoint,
@@ -42,8 +43,9 @@ class Plan:
     def replay(cls, facts: Iterable[Fact]) -> Plan:
         """Rebuild a plan from its facts."""
         plan = cls()
-        for fact in facts:
-            plan.apply(fact)
+        with nothing_collected():
+            for fact in facts:
+                plan.apply(fact)
         return plan
 
     def __getitem__(self, node: int) -> Node:
@@ -53,29 +55,37 @@ class Plan:
 
     def place(self, config: Config, step: int, salt: str = "") -> tuple[Node, list[Fact]]:
         """Return the node that `config` is on when it has trained `step` steps, adding what is missing."""
-        added: list[Fact] = []
-        key = config.key(0)
-        node = self.roots.get((salt, key))
-        if node is None:
-            return self._add(None, 0, config, salt, key, added), added
-        while (parts := node.config.parting(config, step)) is not None:
-            key = config.key(parts)
-            child = node.children.get((parts, key))
-            if child is None:
-                return self._add(node, parts, config, salt, key, added), added
-            node = child
-        return node, added
+        node, parts = self._follow(config, step, salt)
+        if node is not None and parts is None:
+            return node, []
+        node = self._add(node, parts or 0, config, salt)
+        return node, [NodeAdded(node.id, node.parent.id if node.parent else None, node.start, config, salt)]
 
-    def _add(
-        self, parent: Node | None, start: int, config: Config, salt: str, key: object, added: list[Fact]
-    ) -> Node:
+    def find(self, config: Config, step: int, salt: str = "") -> Node:
+        """Return the node that `config` is on after `step` steps; `LookupError` where it was never placed."""
+        node, parts = self._follow(config, step, salt)
+        if node is None or parts is not None:
+            raise LookupError(f"{config!r} was never asked for as far as step {step}")
+        return node
+
+    def _follow(self, config: Config, step: int, salt: str) -> tuple[Node | None, int | None]:
+        """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
+        node = self.roots.get((salt, config.key(0)))
+        while node is not None and (parts := node.config.parting(config, step)) is not None:
+            child = node.children.get((parts, config.key(parts)))
+            if child is None:
+                return node, parts
+            node = child
+        return node, None
+
+    def _add(self, parent: Node | None, start: int, config: Config, salt: str) -> Node:
+        key = config.key(start)
         node = Node(len(self.nodes), parent, start, config, salt)
         self.nodes.append(node)
         if parent is None:
             self.roots[salt, key] = node
         else:
             parent.add_child(node, key)
-        added.append(NodeAdded(node.id, parent.id if parent else None, start, config, salt))
         return node
 
     # What becomes known.
@@ -114,7 +124,7 @@ class Plan:
                         "is due; the store was changed by something other than Hippo"
                     )
                 above = None if parent is None else self.nodes[parent]
-                self._add(above, start, config, salt, config.key(start), [])
+                self._add(above, start, config, salt)
             case MetricsRecorded(order, position, metrics):
                 self.nodes[position.node].metrics[position.step] = (order, metrics)
                 self.order = max(self.order, order)

@@ -85,14 +85,25 @@ class Trials(Protocol):
         """Wait for the next result of any open trial. Raises `LookupError` where nothing is open."""
 
     async def all(self, trials: Iterable[Trial]) -> list[Result]:
-        """Wait for the final results of these open trials, in their order; other results are kept for `next`."""
+        """Wait for the final results of these open trials, in their order; others are kept for `next`."""
 
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
 
     @property
     def open(self) -> int:
-        """The number of trials with an open ask."""
+        """The number of trials whose final result the tuner has not been given yet by `next` or `all`.
+
+        It counts what was heard, not what has arrived, so that a tuner that goes by it decides as it did when
+        recorded results come back all at once.
+        """
+
+    @property
+    def under_way(self) -> int:
+        """How many different states the open trials wait for: trials that agree so far wait for one.
+
+        Like `open`, it goes by what was heard. An asynchronous tuner compares it with `workers`.
+        """
 
     @property
     def workers(self) -> int:
