@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hippo.errors import HippoError, MissingExtra
+from hippo.plan.facts import SpanRecorded
+from hippo.plan.node import Node
 from hippo.sequences.config import Config
 from hippo.tuners.base import Mode, Result
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
     from hippo.trainers.base import Trainer
 
@@ -57,9 +60,10 @@ class Work:
 
     def __str__(self) -> str:
         return (
-            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained "
-            f"({self.steps_saved:,} saved, merge rate {self.merge_rate:.2f}), "
-            f"{self.worker_seconds:.1f} worker-seconds, {self.wall_seconds:.1f} s"
+            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained, "
+            f"{self.steps_saved:,} saved (merge rate {self.merge_rate:.2f})\n"
+            f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
+            f"{self.worker_seconds:.1f} worker-seconds"
         )
 
 
@@ -98,6 +102,15 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """What pictures of a tuning are drawn from: worker time, how far each trial was asked, and the plan."""
+
+    spans: tuple[SpanRecorded, ...]
+    asks: tuple[tuple[Node, int], ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What `Study.tune` returns."""
 
@@ -106,7 +119,8 @@ class Report:
     mode: Mode
     trials: list[TrialReport]
     work: Work
-    _best: Best | None
+    _best: Best | None = field(repr=False)
+    _trace: Trace = field(repr=False)
 
     @property
     def best(self) -> Best:
@@ -137,6 +151,24 @@ class Report:
             if trial.error is not None:
                 rows.append({**base, "step": trial.asked, "error": trial.error})
         return pandas.DataFrame(rows)
+
+    def plot_timeline(self) -> go.Figure:
+        """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``."""
+        from hippo.plots import timeline
+
+        return timeline(self._trace.spans, nodes=self._trace.nodes, workers=self.work.workers)
+
+    def plot_tree(self) -> go.Figure:
+        """Draw the stage tree of all trials over steps. Needs the extra ``plot``."""
+        from hippo.plots import tree
+
+        return tree(self._trace.asks)
+
+    def plot_curves(self, metric: str | None = None) -> go.Figure:
+        """Draw the learning curves of all trials, by the tuner's metric or another one."""
+        from hippo.plots import curves
+
+        return curves(self.trials, metric or self.metric, self.mode)
 
     def __str__(self) -> str:
         lines = [f"study {self.study}: {len(self.trials)} trials, {len(self.failed)} failed"]

@@ -12,7 +12,7 @@ from hippo.errors import HippoError, InvalidInput, TrialFailed
 from hippo.executors.base import Executor, Job
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
-from hippo.report import Best, Report, Work, best_result, trial_reports
+from hippo.report import Best, Report, Trace, Work, best_result, trial_reports
 from hippo.runtime import Runtime, acquire, checkpoint_folder, release
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
@@ -153,7 +153,7 @@ class Study:
         loop = runtime.loop
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
-        trained, seconds = loop.engine.trained, loop.engine.worker_seconds
+        trained, spans_before = loop.engine.trained, len(loop.engine.spans)
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking)
         progress.begin(tuning)
@@ -163,18 +163,20 @@ class Study:
             await self._keep(best, runtime)
         unique = unique_steps(tuning.asks())
         trained = loop.engine.trained - trained
+        spans = tuple(loop.engine.spans[spans_before:])
         work = Work(
             steps_requested=sum(tuning.asked.values()),
             steps_unique=unique,
             steps_trained=trained,
             steps_found=max(unique - trained, 0),
-            worker_seconds=loop.engine.worker_seconds - seconds,
+            worker_seconds=sum(span.ended - span.began for span in spans),
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
         found = None if best is None else self._best(best, runtime)
         trials = trial_reports(tuning.results, tuning.asked)
-        return Report(self.name, tuner.metric, tuner.mode, trials, work, found)
+        trace = Trace(spans, tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace)
 
     async def _keep(self, best: Result, runtime: Runtime) -> None:
         """See to it that the best trial has a durable checkpoint, training it again if it has not."""

@@ -44,7 +44,7 @@ from hippo.engine.lease import Lease
 from hippo.engine.requests import OpenRequest
 from hippo.engine.workers import Workers
 from hippo.errors import IllegalTransition
-from hippo.plan.facts import Fact, Position, RequestMade
+from hippo.plan.facts import Fact, Position, RequestMade, SpanRecorded
 from hippo.plan.node import Node
 from hippo.plan.plan import Plan
 from hippo.scheduling.profile import Profile
@@ -72,7 +72,7 @@ class Engine:
         self.required: frozenset[str] = frozenset()
         self.halted = False
         self.trained = 0
-        self.worker_seconds = 0.0
+        self.spans: list[SpanRecorded] = []
         self._running: dict[str, int] = {}
         self._on_node: dict[Node, dict[Lease, None]] = {}
         self.keepers: dict[Position, list[int]] = {}
@@ -535,5 +535,6 @@ class Engine:
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
 
     def _span(self, lease: Lease) -> None:
-        self.worker_seconds += self._now - lease.began
-        self._facts += lease.spans(self._now)
+        spans = lease.spans(self._now)
+        self.spans += spans
+        self._facts += spans
