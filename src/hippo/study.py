@@ -153,7 +153,8 @@ class Study:
         loop = runtime.loop
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
-        trained, spans_before = loop.engine.trained, len(loop.engine.spans)
+        engine = loop.engine
+        trained, seconds, spans = engine.trained, engine.worker_seconds, len(engine.spans)
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking)
         progress.begin(tuning)
@@ -162,20 +163,19 @@ class Study:
         if best is not None:
             await self._keep(best, runtime)
         unique = unique_steps(tuning.asks())
-        trained = loop.engine.trained - trained
-        spans = tuple(loop.engine.spans[spans_before:])
+        trained = engine.trained - trained
         work = Work(
             steps_requested=sum(tuning.asked.values()),
             steps_unique=unique,
             steps_trained=trained,
             steps_found=max(unique - trained, 0),
-            worker_seconds=sum(span.ended - span.began for span in spans),
+            worker_seconds=engine.worker_seconds - seconds,
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
         found = None if best is None else self._best(best, runtime)
         trials = trial_reports(tuning.results, tuning.asked)
-        trace = Trace(spans, tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        trace = Trace(tuple(engine.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
         return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace)
 
     async def _keep(self, best: Result, runtime: Runtime) -> None:

@@ -212,7 +212,7 @@ class Keeping(Numbers):
         self.generator = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, "8", None])
+@pytest.mark.parametrize("value", [0, -1, 2.5, float("inf"), float("nan"), True, "8", None])
 def test_a_batch_size_is_a_whole_number(value: Any) -> None:
     loader = Loader(Numbers(), 4)
     with pytest.raises(InvalidInput, match=r"batch_size is .*expected a whole number from 1 on"):

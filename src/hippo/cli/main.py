@@ -10,31 +10,35 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import hippo
-from hippo.cli import plan, run
 from hippo.cli.script import ScriptError
 from hippo.errors import HippoError, TrainerError
 
-COMMANDS = (run, plan)
+COMMANDS = ("run", "plan", "ls", "show", "export", "gc")
+"""The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
 Hyper-parameter studies that train every shared beginning once.
 
 Every FILE is a Python file that defines `study` (a hippo.Study) and `tuner` (such as
-hippo.SuccessiveHalving)."""
+hippo.SuccessiveHalving). Every STUDY is the name of a study that has been run."""
 
 _EPILOG = """\
 examples:
   hippo plan digits.py         what would be shared and what it would cost; trains nothing
   hippo run digits.py          train; after an interruption, the same command goes on
+  hippo ls                     the studies that have been run
+  hippo show digits            what came of one of them
   hippo run --help             all about one command"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()
         return 2
@@ -60,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser with all commands."""
+def make_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Make the parser with these commands."""
     parser = argparse.ArgumentParser(
         prog="hippo",
         description=_DESCRIPTION,
@@ -71,6 +75,6 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hippo {hippo.__version__}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_to(commands)
+    for name in names:
+        import_module(f"hippo.cli.{name}").add_to(commands)
     return parser

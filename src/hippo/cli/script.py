@@ -16,10 +16,13 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING
 
 from hippo.errors import HippoError, InvalidInput
-from hippo.study import Study
-from hippo.tuners.base import Tuner
+
+if TYPE_CHECKING:
+    from hippo.study import Study
+    from hippo.tuners.base import Tuner
 
 
 class ScriptError(Exception):
@@ -37,6 +40,9 @@ class Script:
 
 def load(path: Path) -> Script:
     """Run a file and take what it defines."""
+    from hippo.study import Study
+    from hippo.tuners.base import Tuner
+
     if path.is_dir() or not path.exists():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InvalidInput(f"{path} {what}; expected a Python file that defines `study` and `tuner`")

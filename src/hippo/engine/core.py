@@ -72,6 +72,7 @@ class Engine:
         self.required: frozenset[str] = frozenset()
         self.halted = False
         self.trained = 0
+        self.worker_seconds = 0.0
         self.spans: list[SpanRecorded] = []
         self._running: dict[str, int] = {}
         self._on_node: dict[Node, dict[Lease, None]] = {}
@@ -535,6 +536,7 @@ class Engine:
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
 
     def _span(self, lease: Lease) -> None:
+        self.worker_seconds += self._now - lease.began
         spans = lease.spans(self._now)
         self.spans += spans
         self._facts += spans

@@ -42,7 +42,12 @@ class Job:
 
 
 class Executor(ABC):
-    """Base of all executors; see the module's contract."""
+    """Base of all executors; see the module's contract.
+
+    `virtual` executors train nothing: their studies keep nothing on disk.
+    """
+
+    virtual = False
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hippo.plan.node import Node
+from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
 
 
@@ -111,11 +112,13 @@ def _assemble(
     scratch: bool,
 ) -> StageTree:
     ending: dict[tuple[Node, int], Stage] = {}
+    pieces: dict[tuple[Sequence, int, int], set[int]] = {}
     roots: list[Stage] = []
     for node in sorted(needed, key=lambda each: (each.start, each.id)):
         marks = cuts[node] | (set() if scratch else set(node.checkpoints))
         for low, high in sorted(_merged(needed[node])):
-            inside = {mark for mark in marks if low < mark < high} | _piece_starts(node.config, low, high)
+            inside = {mark for mark in marks if low < mark < high}
+            inside |= _piece_starts(node.config, low, high, pieces)
             points = [low, *sorted(inside), high]
             for start, end in pairwise(points):
                 stage = Stage(node, start, end, asked.get((node, end), 0))
@@ -127,14 +130,24 @@ def _assemble(
     return StageTree(roots)
 
 
-def _piece_starts(config: Config, low: int, high: int) -> set[int]:
-    """Return the steps between `low` and `high` at which a sequence goes on to its next piece."""
+def _piece_starts(
+    config: Config, low: int, high: int, known: dict[tuple[Sequence, int, int], set[int]]
+) -> set[int]:
+    """Return the steps between `low` and `high` at which a sequence goes on to its next piece.
+
+    Many configs are made of few sequences: what was worked out for one is `known` for the others.
+    """
     starts: set[int] = set()
     for name in config:
-        _, end = config[name].piece(low)
-        while end < high:
-            starts.add(int(end))
-            _, end = config[name].piece(int(end))
+        sequence = config[name]
+        found = known.get((sequence, low, high))
+        if found is None:
+            found = known[sequence, low, high] = set()
+            _, end = sequence.piece(low)
+            while end < high:
+                found.add(int(end))
+                _, end = sequence.piece(int(end))
+        starts |= found
     return starts
 
 

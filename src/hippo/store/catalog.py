@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +20,9 @@ from hippo.store.database import Database
 from hippo.store.key import PlanKey
 from hippo.store.lock import FileLock, PlanLock, SessionLock
 from hippo.store.rows import storable
-from hippo.store.schema import MIGRATIONS, PLANS, STUDIES, migrate, stored_version
+from hippo.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
 from hippo.store.sql import SqlStore
+from hippo.store.totals import PlanTotals, read_totals
 
 FILE_NAME = "plans.sqlite"
 
@@ -58,12 +61,17 @@ class PlanInfo:
 
 @dataclass(frozen=True)
 class StudyInfo:
-    """A study on a plan: when it first and when it last used it. Times are seconds since the epoch."""
+    """A study on a plan: when it first and when it last used it. Times are seconds since the epoch.
+
+    `metric` and `mode` are what it was last tuned for, where that is known.
+    """
 
     name: str
     key: PlanKey
     made: float
     used: float
+    metric: str | None = None
+    mode: str | None = None
 
 
 class Catalog:
@@ -111,13 +119,15 @@ class Catalog:
 
     def studies(self) -> list[StudyInfo]:
         """Return all studies with their plans, the last used first; a study may have had several."""
-        query = (
-            sa.select(*_KEY_COLUMNS, STUDIES.c.name, STUDIES.c.made, STUDIES.c.used)
-            .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
-            .order_by(STUDIES.c.used.desc(), STUDIES.c.name)
-        )
         with self._database.reading() as connection:
-            return [StudyInfo(row.name, _key(row), row.made, row.used) for row in connection.execute(query)]
+            return _studies(connection)
+
+    def totals(self) -> dict[PlanKey, PlanTotals]:
+        """Return how much each plan holds."""
+        query = sa.select(PLANS.c.id, *_KEY_COLUMNS)
+        with self._database.reading() as connection:
+            totals = read_totals(connection)
+            return {_key(row): totals.get(row.id, PlanTotals()) for row in connection.execute(query)}
 
     def bind(self, study: str, key: PlanKey) -> PlanKey | None:
         """Note that a study uses a plan now. Returns the plan that it used before, where that was another."""
@@ -143,6 +153,38 @@ class Catalog:
         previous = None if last is None else _key(last)
         return None if previous == key else previous
 
+    def aim(self, study: str, key: PlanKey, metric: str, mode: str) -> None:
+        """Note what a study that uses a plan is tuned for."""
+        with self._database.changing() as connection:
+            mine = (STUDIES.c.name == study, STUDIES.c.plan == _find_or_add(connection, key))
+            connection.execute(sa.update(STUDIES).where(*mine).values(metric=storable(metric), mode=mode))
+
+    def unused(self) -> list[PlanInfo]:
+        """Return the plans that no study uses any more: all that did have another one by now."""
+        used = {info.key for info in latest(self.studies())}
+        return [info for info in self.plans() if info.key not in used]
+
+    @contextmanager
+    def removing(self, key: PlanKey) -> Iterator[None]:
+        """Hold a plan that no study uses any more; at the end of the block, forget all that it knows.
+
+        Raises `StoreError` where the plan is in use, or where a study has come back to it. If the block
+        raises, everything stays.
+        """
+        store = self.plan(key)
+        try:
+            with self._database.changing() as connection:
+                users = [info.name for info in latest(_studies(connection)) if info.key == key]
+                if users:
+                    raise StoreError(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
+                yield
+                plan = _find_or_add(connection, key)
+                for table in OF_A_PLAN:
+                    connection.execute(sa.delete(table).where(table.c.plan == plan))
+                connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan))
+        finally:
+            store.close()
+
     def close(self) -> None:
         """Close the store. May be called twice."""
         self._database.close()
@@ -166,6 +208,27 @@ _KEY_COLUMNS = (
 
 def _key(row: Any) -> PlanKey:
     return PlanKey(row.trainer, row.version, row.settings, int(row.seed))
+
+
+def latest(studies: list[StudyInfo]) -> list[StudyInfo]:
+    """Return each study with the plan that it used last, from studies of which the last used come first."""
+    found: dict[str, StudyInfo] = {}
+    for info in studies:
+        found.setdefault(info.name, info)
+    return list(found.values())
+
+
+def _studies(connection: sa.Connection) -> list[StudyInfo]:
+    columns = [STUDIES.c[name] for name in ("name", "made", "used", "metric", "mode")]
+    query = (
+        sa.select(*_KEY_COLUMNS, *columns)
+        .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
+        .order_by(STUDIES.c.used.desc(), STUDIES.c.name)
+    )
+    return [
+        StudyInfo(row.name, _key(row), row.made, row.used, row.metric, row.mode)
+        for row in connection.execute(query)
+    ]
 
 
 def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:

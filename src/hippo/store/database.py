@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hippo.errors import InvalidInput, MissingExtra, StoreError
 
@@ -184,7 +184,8 @@ def _without_password(url: str) -> str:
 @functools.cache
 def _insertion(table: sa.TableClause, is_sqlite: bool, pass_over: bool = False) -> str:
     """Return the statement that adds rows given as tuples, which is the quickest thing to give a driver."""
-    family, parameters = (sqlite, "qmark") if is_sqlite else (postgresql, "format")
+    family: Any = import_module(f"sqlalchemy.dialects.{'sqlite' if is_sqlite else 'postgresql'}")
+    parameters = "qmark" if is_sqlite else "format"
     statement = family.insert(table)
     if pass_over:
         statement = statement.on_conflict_do_nothing()

@@ -17,6 +17,7 @@ import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,11 @@ from hippo.errors import CheckpointError, InvalidInput
 from hippo.plan.facts import Checkpoint
 
 _TEMPORARY = ".partial"
-_FOLDER = re.compile(r"[0-9a-f]{2}")
+_FOLDERS = tuple(f"{number:02x}" for number in range(64))
 _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
+_SYNC_THREADS = 8
 # Libraries that write in native code say only that writing failed. A disk with less room than this is why.
 _NO_ROOM = 1 << 20
 
@@ -38,9 +40,9 @@ class DiskFull(CheckpointError):
 
 
 def checkpoint_name(node: int, step: int) -> str:
-    """Return the name of the checkpoint at a position; names spread evenly over 256 folders."""
+    """Return the name of the checkpoint at a position; names spread evenly over the folders."""
     leaf = f"node-{node}-step-{step}"
-    return f"{zlib.crc32(leaf.encode()) & 0xFF:02x}/{leaf}"
+    return f"{_FOLDERS[zlib.crc32(leaf.encode()) % len(_FOLDERS)]}/{leaf}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,7 @@ class CheckpointFiles:
         draft = Draft(name, _temporary(final))
         with self._nothing_left_of(draft):
             if not final.parent.is_dir():
-                final.parent.mkdir(parents=True, exist_ok=True)
-                _sync(self.directory)
+                self._make_folders()
             write(draft.path)
             if not draft.path.exists():
                 raise CheckpointError(_nothing_written(draft.path))
@@ -82,8 +83,8 @@ class CheckpointFiles:
         """Do the second half of `save`, which may be slow: make a draft durable and give it its name."""
         with self._nothing_left_of(draft):
             final = self._path(draft.name)
-            length = _length(draft.path)
-            checksum = _checksum(draft.path, sync=True)
+            length, checksum = _length(draft.path), _checksum(draft.path)
+            _sync_all([draft.path, *_contents(draft.path)])
             _move(draft.path, final)
             _sync(final.parent)
         return Checkpoint(draft.name, length, checksum)
@@ -121,13 +122,18 @@ class CheckpointFiles:
 
         Only for a directory that nobody saves into at the moment.
         """
-        swept = []
-        for path in self._entries():
-            name = f"{path.parent.name}/{path.name}"
-            if name not in known:
-                _remove(path)
-                swept.append(name)
-        return sorted(swept)
+        strays = sorted(self._strays(known))
+        for name in strays:
+            _remove(self.directory / name)
+        return strays
+
+    def strays(self, known: set[str]) -> dict[str, int]:
+        """Return what `sweep` would remove, and how many bytes it takes."""
+        return {name: _length(self.directory / name) for name in sorted(self._strays(known))}
+
+    def _strays(self, known: set[str]) -> Iterator[str]:
+        names = (f"{path.parent.name}/{path.name}" for path in self._entries())
+        return (name for name in names if name not in known)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):  # also keeps `delete` from being led anywhere else
@@ -137,9 +143,14 @@ class CheckpointFiles:
         return self.directory / name
 
     def _entries(self) -> Iterator[Path]:
-        for folder in self.directory.glob("*/"):
-            if _FOLDER.fullmatch(folder.name):
+        for folder in map(self.directory.joinpath, _FOLDERS):
+            if folder.is_dir():
                 yield from folder.iterdir()
+
+    def _make_folders(self) -> None:
+        for folder in _FOLDERS:  # all at once: then this has to be made durable once only
+            (self.directory / folder).mkdir(parents=True, exist_ok=True)
+        _sync(self.directory)
 
     @contextmanager
     def _nothing_left_of(self, draft: Draft) -> Iterator[None]:
@@ -186,37 +197,35 @@ def _nothing_written(temporary: Path) -> str:
     return message
 
 
-def _contents(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*"))
+def _contents(path: Path) -> list[Path]:
+    """Return all that is in a folder; nothing for a file."""
+    return sorted(path.rglob("*"))
 
 
 def _length(path: Path) -> int:
-    files = _contents(path) if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if not file.is_dir())
+    return sum(entry.stat().st_size for entry in (path, *_contents(path)) if not entry.is_dir())
 
 
-def _checksum(path: Path, sync: bool = False) -> str:
-    """Return a checksum of a file, or of all names and contents of a folder; with `sync`, make it durable."""
+def _checksum(path: Path) -> str:
+    """Return a checksum of a file, or of all names and contents of a folder."""
     if not path.is_dir():
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-            if sync:
-                os.fsync(file.fileno())
-        return digest.hexdigest()
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     whole = hashlib.blake2b(digest_size=16)
     for entry in _contents(path):
-        name = os.fsencode(entry.relative_to(path))
-        content = "folder" if entry.is_dir() else _checksum(entry, sync)
-        if sync and entry.is_dir():
-            _sync(entry)
-        whole.update(name + b"\0" + content.encode() + b"\0")
-    if sync:
-        _sync(path)
+        content = "folder" if entry.is_dir() else _checksum(entry)
+        whole.update(os.fsencode(entry.relative_to(path)) + b"\0" + content.encode() + b"\0")
     return whole.hexdigest()
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync_all(paths: list[Path]) -> None:
+    """Make files and folders durable; those that are asked for together are written in one go."""
+    with ThreadPoolExecutor(min(len(paths), _SYNC_THREADS)) as pool:
+        list(pool.map(_sync, paths))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:  # some network file systems sync folders by themselves, and only so

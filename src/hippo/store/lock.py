@@ -30,6 +30,10 @@ _held: set[int] = set()
 """Descriptors that stand for a lock. A forked child gives its copies up, for it could outlive its parent."""
 
 
+class PlanInUse(StoreError):
+    """Somebody else holds the lock of a plan."""
+
+
 class PlanLock(Protocol):
     """A lock that is held."""
 
@@ -66,14 +70,14 @@ class Holder:
         return json.dumps(asdict(self))
 
 
-def _refusal(name: str, holder: Holder | None) -> StoreError:
+def _refusal(name: str, holder: Holder | None) -> PlanInUse:
     if holder is None:
-        return StoreError(f"{name} is in use by another process, which has just begun; wait for it to end")
+        return PlanInUse(f"{name} is in use by another process, which has just begun; wait for it to end")
     if (holder.pid, holder.host) == (os.getpid(), socket.gethostname()):
-        return StoreError(
+        return PlanInUse(
             f"{name} is in use by this very process since {holder.since}: close the other study first"
         )
-    return StoreError(
+    return PlanInUse(
         f"{name} is in use by process {holder.pid} on {holder.host} since {holder.since} ({holder.command}): "
         "wait for it to end, or end it"
     )

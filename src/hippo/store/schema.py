@@ -25,7 +25,7 @@ def _table(name: str, *columns: str) -> TableClause:
 
 VERSION = _table("schema", "version")
 PLANS = _table("plans", "id", "digest", "trainer", "version", "settings", "seed", "made")
-STUDIES = _table("studies", "name", "plan", "made", "used")
+STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
 HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _table("sequences", "plan", "id", "body")
 CONFIGS = _table("configs", "plan", "id", "body")
@@ -38,6 +38,8 @@ SPANS = _table(
     *("plan", "ordinal", "worker", "lease", "node", "kind"),
     *("first_step", "last_step", "began", "ended", "width"),
 )
+OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS)
+"""All tables whose rows belong to a plan."""
 
 
 def _create(connection: Connection, name: str, columns: str, key: str) -> None:
@@ -90,7 +92,13 @@ def _version_1(connection: Connection) -> None:
         _create(connection, name, columns, key)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1,)
+def _version_2(connection: Connection) -> None:
+    """Let studies say what they are after."""
+    for name in ("metric", "mode"):
+        connection.exec_driver_sql(f"ALTER TABLE hippo_studies ADD COLUMN {name} TEXT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
 
 
 def stored_version(connection: Connection) -> int:

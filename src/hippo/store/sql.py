@@ -88,19 +88,18 @@ class SqlStore(Store):
                     NodeAdded(node, parent, start, configs[config], salt)
                     for node, parent, start, config, salt in rows
                 ]
-            for rows in self._rows(
-                connection, CHECKPOINTS, "node, step, name, bytes, checksum", by="node, step"
-            ):
-                yield from [
-                    CheckpointKept(Position(node, step), Checkpoint(name, size, checksum))
-                    for node, step, name, size, checksum in rows
-                ]
+            yield from self._read_checkpoints(connection)
             for rows in self._rows(connection, RESULTS, "ordinal, node, step, metrics, error", by="ordinal"):
                 yield from results_from(rows)
             for rows in self._rows(connection, REQUESTS, "study, trial, config, step", by="ordinal"):
                 yield from [
                     RequestMade(study, trial, configs[config], step) for study, trial, config, step in rows
                 ]
+
+    def checkpoints(self) -> Iterator[CheckpointKept]:
+        """Yield the checkpoints that are kept, without all else that `read` yields."""
+        with self._database.reading() as connection:
+            yield from self._read_checkpoints(connection)
 
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
@@ -129,6 +128,14 @@ class SqlStore(Store):
         cursor = connection.execute(query).cursor
         while cursor is not None and (rows := cursor.fetchmany(_ROWS_AT_A_TIME)):
             yield rows
+
+    def _read_checkpoints(self, connection: sa.Connection) -> Iterator[CheckpointKept]:
+        columns = "node, step, name, bytes, checksum"
+        for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
+            yield from [
+                CheckpointKept(Position(node, step), Checkpoint(name, size, checksum))
+                for node, step, name, size, checksum in rows
+            ]
 
     def _read_configs(self, connection: sa.Connection) -> list[Config]:
         """Return the plan's configs by number. A store that is written to remembers the numbers."""

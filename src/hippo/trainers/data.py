@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 from hippo.errors import InvalidInput, MissingExtra
@@ -154,8 +155,8 @@ class Loader:
             self._source.discard()
 
     def _checked_batch_size(self, value: Any) -> int:
-        is_whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
-        if not is_whole or value < 1:
+        is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not is_whole or value < 1:
             raise InvalidInput(f"batch_size is {value!r}; expected a whole number from 1 on")
         if value > self._order.samples:
             raise InvalidInput(

@@ -23,8 +23,8 @@ _ITERABLE = (
     "Use a dataset with __len__ and __getitem__ in a hippo.Loader"
 )
 _SCHEDULER = (
-    "it would overwrite the learning rate that setup() puts into force, and trials could not share what they "
-    "have in common. Leave it out and give the schedule as a sequence of the space; they go by the same names"
+    "it would overwrite the learning rate that setup() puts into force, and what trials have in common could "
+    "not be shared. Leave it out and put its schedule into the space: hippo.from_torch makes a sequence of it"
 )
 _ITERATOR = (
     "its place cannot be saved, so an interrupted trial would begin anew with it. Go through a hippo.Loader "
