@@ -250,7 +250,7 @@ def test_every_interleaving_trains_each_unique_step_once(
     asks: list[tuple[Config, int]], workers: int, seed: int
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers)
+    world = World(workers, delayed=True)
     requests = world.submit(*asks, reports=(3, 7))
     world.run(chance.randrange)
     for request in requests:
@@ -266,7 +266,7 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, seed: int
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers)
+    world = World(workers, delayed=True)
     open_groups = list(groups)
     requests: list = []
     withdrawn: set[int] = set()
@@ -303,7 +303,7 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]], second: list[tuple[Config, int]], seed: int, moves: int
 ) -> None:
     chance = random.Random(seed)
-    world = World(2)
+    world = World(2, delayed=True)
     world.submit(*first)
     for _ in range(moves):
         if possible := world.moves():
@@ -322,7 +322,7 @@ def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, budget: int, seed: int
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers, budget=budget)
+    world = World(workers, budget=budget, delayed=True)
     requests = []
     for group in groups:
         requests += world.submit(*group, reports=(4,))

@@ -1,12 +1,14 @@
 """Workers without processes: carries out an engine's commands in any interleaving that a test draws.
 
 A worker's state is the list of values that it was trained with, so two states are equal exactly if the same
-training led to them. Metrics are a digest of the state: a wrong state cannot give the right metrics.
+training led to them. Metrics are a digest of the state: a wrong state cannot give the right metrics. In a
+`delayed` world, what workers say is on its way for a while, so that commands cross it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,12 +59,17 @@ class Worker:
     evaluations: set[int] = field(default_factory=set)
     update: UpdateLease | None = None
     writing: list[tuple[int, int, int, State]] = field(default_factory=list)
+    last: tuple[RunLease, int] | None = None
+    outbox: deque[Event] = field(default_factory=deque)
 
 
 class World:
     """An engine with its workers; `steps_trained` counts every step that any of them took."""
 
-    def __init__(self, workers: int = 1, plan: Plan | None = None, budget: int | None = None) -> None:
+    def __init__(
+        self, workers: int = 1, plan: Plan | None = None, budget: int | None = None, delayed: bool = False
+    ) -> None:
+        self.delayed = delayed
         self.engine = Engine(plan or Plan(), budget)
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}
@@ -109,6 +116,8 @@ class World:
                     worker = self.workers[command.worker]
                     if worker.lease is not None and worker.lease.lease == command.lease:
                         worker.update = command
+                    elif worker.last is not None and worker.last[0].lease == command.lease:
+                        self._answer_late(worker, command)
                 case Answer():
                     self.answers.append(command)
                 case Record(facts):
@@ -119,6 +128,25 @@ class World:
                     self.aborts.append(error)
         self.most_bytes = max(self.most_bytes, self.engine.plan.bytes)
         validate(self.engine)
+
+    def say(self, worker: Worker, event: Event) -> None:
+        """A worker says something."""
+        if self.delayed:
+            worker.outbox.append(event)
+        else:
+            self.feed(event)
+
+    def deliver(self, number: int) -> None:
+        """The engine hears the next thing that a worker said."""
+        self.feed(self.workers[number].outbox.popleft())
+
+    def _answer_late(self, worker: Worker, update: UpdateLease) -> None:
+        """An update crossed the end of its lease: saves that it asks for will not come."""
+        assert worker.last is not None
+        lease, step = worker.last
+        missed = frozenset(at for at in update.saves if at <= step) - set(self._done(worker, lease))
+        if missed:
+            self.say(worker, StepsMissed(lease.lease, frozenset(), missed))
 
     # One move of one worker. Each returns whether there was anything to do.
 
@@ -134,45 +162,46 @@ class World:
             else:
                 worker.state = self.disk[lease.source.name] if lease.source else ()
             assert worker.state == trained_alone(lease.config, lease.start), "wrong state to start from"
-            self.feed(LeaseStarted(lease.lease, 0.0))
+            self.say(worker, LeaseStarted(lease.lease, 0.0))
             return True
         step = len(worker.state)
         if worker.update is not None:
             update, worker.update = worker.update, None
             late = frozenset(at for at in update.evaluations if at < step)
-            unsaved = frozenset(at for at in update.saves if at < step) - set(self._done(worker))
+            unsaved = frozenset(at for at in update.saves if at < step) - set(self._done(worker, lease))
             worker.end = update.end
-            worker.saves = {at for at in update.saves if at >= step} - set(self._done(worker))
+            worker.saves = {at for at in update.saves if at >= step} - set(self._done(worker, lease))
             worker.evaluations = {at for at in update.evaluations if at >= step}
             if late or unsaved:
-                self.feed(StepsMissed(lease.lease, late, unsaved))
+                self.say(worker, StepsMissed(lease.lease, late, unsaved))
                 return True
         if step in worker.evaluations:
             worker.evaluations.discard(step)
-            self.feed(MetricsReported(lease.lease, step, metrics_of(worker.state), 0.0))
+            self.say(worker, MetricsReported(lease.lease, step, metrics_of(worker.state), 0.0))
             return True
         stopping = step >= worker.end
-        if step in worker.saves or (stopping and step > lease.start and step not in self._done(worker)):
+        if step in worker.saves or (
+            stopping and step > lease.start and step not in self._done(worker, lease)
+        ):
             worker.saves.discard(step)
             worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
             return True
         if stopping:
-            worker.lease = None
-            self.feed(LeaseFinished(lease.lease, step))
+            worker.lease, worker.last = None, (lease, step)
+            self.say(worker, LeaseFinished(lease.lease, step))
             return True
         if self.fails_at(lease.config, step):
-            worker.lease, worker.state = None, ()
-            self.feed(LeaseFailed(lease.lease, step + 1, "Boom", "train"))
+            worker.lease, worker.state, worker.last = None, (), (lease, step)
+            self.say(worker, LeaseFailed(lease.lease, step + 1, "Boom", "train"))
             return True
         worker.state = (*worker.state, lease.config.key(step))
         self.steps_trained += 1
-        self.feed(Progressed(lease.lease, step + 1, 1, 1.0))
+        self.say(worker, Progressed(lease.lease, step + 1, 1, 1.0))
         return True
 
-    def _done(self, worker: Worker) -> list[int]:
-        assert worker.lease is not None
-        saved = [step for lease, step, _, _ in worker.writing if lease == worker.lease.lease]
-        return saved + [step for lease, step in self._saved if lease == worker.lease.lease]
+    def _done(self, worker: Worker, lease: RunLease) -> list[int]:
+        saved = [step for number, step, _, _ in worker.writing if number == lease.lease]
+        return saved + [step for number, step in self._saved if number == lease.lease]
 
     def write(self, number: int) -> bool:
         worker = self.workers[number]
@@ -182,7 +211,7 @@ class World:
         name = f"{node}-{step}"
         self.disk[name] = state
         self._saved.append((lease, step))
-        self.feed(CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
+        self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
         return True
 
     def kill(self, number: int) -> None:
@@ -195,7 +224,11 @@ class World:
         return [
             partial(act, number)
             for number, worker in self.workers.items()
-            for act, able in ((self.move, worker.lease is not None), (self.write, bool(worker.writing)))
+            for act, able in (
+                (self.move, worker.lease is not None),
+                (self.write, bool(worker.writing)),
+                (self.deliver, bool(worker.outbox)),
+            )
             if able
         ]
 

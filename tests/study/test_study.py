@@ -143,6 +143,13 @@ def test_a_trainer_that_cannot_work_ends_the_study_before_anything_is_trained(
         assert study._open().plan.order == 0
 
 
+def test_a_metric_that_recorded_results_lack_is_named(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+    with study_of(Walker, tmp_path) as study, pytest.raises(TrainerError, match=r"'acc'.*'loss', 'first'"):
+        study.tune(grid(metric="acc"), progress=False)
+
+
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(InvalidInput, match="trainer"):
         Study("x", dict)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from hippo.engine.commands import (
 )
 from hippo.engine.events import (
     BestChanged,
+    CheckpointLost,
     CheckpointSaved,
     ConfigsForeseen,
     Event,
@@ -78,6 +79,7 @@ class Engine:
         self._on_node: dict[Node, dict[Lease, None]] = {}
         self.keepers: dict[Position, list[int]] = {}
         self._best: dict[str, set[Position]] = {}
+        self._pinned: dict[int, Position] = {}
         self._losses: dict[tuple[Node, int], int] = {}
         self._next_lease = 0
         self._probed = plan.order > 0
@@ -90,6 +92,7 @@ class Engine:
             ConfigsForeseen: self._configs_foreseen,
             RequestWithdrawn: self._request_withdrawn,
             BestChanged: self._best_changed,
+            CheckpointLost: self._checkpoint_lost,
             Halted: self._halted,
             WorkerJoined: self._worker_joined,
             WorkerLost: self._worker_lost,
@@ -126,6 +129,8 @@ class Engine:
         node = self._place(request)
         self._facts.append(RequestMade(request.study, request.trial, request.config, request.step))
         open_request = self.requests[request.id] = OpenRequest(request, node)
+        if request.keep:
+            self._pinned[request.id] = node.position(request.step)
         failure = self.plan.failure_on_the_way(node, request.step)
         if failure is not None:
             self._commands.append(self.requests.pop(request.id).failed(request.step, *failure))
@@ -175,6 +180,7 @@ class Engine:
             return
 
     def _request_withdrawn(self, event: RequestWithdrawn) -> None:
+        self._pinned.pop(event.request, None)
         open_request = self.requests.pop(event.request, None)
         if open_request is None:
             return  # answered while the withdrawal was on its way
@@ -205,6 +211,9 @@ class Engine:
         self._best[event.study] = {
             self.plan.find(config, step, salt).position(step) for config, step, salt in event.best
         }
+
+    def _checkpoint_lost(self, event: CheckpointLost) -> None:
+        self._drop(event.position)
 
     def _halted(self, _: Halted) -> None:
         self.halted = True
@@ -316,7 +325,7 @@ class Engine:
         self._commands.append(Abort(f"the checkpoint at step {event.step} could not be saved: {cause}"))
 
     def _steps_missed(self, event: StepsMissed) -> None:
-        lease = self._lease(event.lease, event, "running")
+        lease = self._lease(event.lease, event, "running", "saving")
         lease.note(
             self._now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
         )
@@ -324,6 +333,7 @@ class Engine:
             self._give_up_evaluation(lease, step)
         for step in event.saves & lease.saves:
             self._give_up_save(lease, step)
+        self._forget_if_done(lease)
 
     def _lease_finished(self, event: LeaseFinished) -> None:
         lease = self._lease(event.lease, event, "running")
@@ -347,10 +357,7 @@ class Engine:
         if event.phase in ("contract", "build"):
             self._commands.append(Abort(event.error))
         elif event.checkpoint_unreadable:
-            holder = lease.way[0][0].holder(lease.start)
-            if lease.start in holder.checkpoints:
-                self._facts.append(self.plan.drop(Position(holder.id, lease.start)))
-                self.frontier.unmarked(holder, lease.start)
+            self._drop(lease.position(lease.start))
         else:
             self._fail(lease.node_at(event.step), event.step, event.error)
 
@@ -424,18 +431,28 @@ class Engine:
         """Drop what outgrows the budget."""
         saves = sum(min(len(lease.saves), 1) for lease in self.leases.values())
         for position in self.keeping.excess(saves, self._is_needed):
-            node = self.plan[position.node]
-            checkpoint = node.checkpoints[position.step]
+            self._drop(position)
+
+    def _drop(self, position: Position) -> None:
+        """A checkpoint goes, or is not what it was: whatever would start there starts from the one before."""
+        node = self.plan[position.node]
+        checkpoint = node.checkpoints.get(position.step)
+        if checkpoint is not None:
             self._facts.append(self.plan.drop(position))
             self._commands.append(DropCheckpoint(position, checkpoint))
             self.frontier.unmarked(node, position.step)
             self.workers.dropped(position)
 
+    def expects(self, position: Position) -> bool:
+        """Whether there is a checkpoint at a position, or one on its way."""
+        node = self.plan[position.node]
+        return position.step in node.checkpoints or position.step in self.frontier.coming.get(node, ())
+
     def _is_needed(self, position: Position) -> int:
         for lease in self.leases.values():
             if lease.state == "running" and lease.position(lease.start) == position:
                 return 2
-        if any(position in best for best in self._best.values()):
+        if position in self._pinned.values() or any(position in best for best in self._best.values()):
             return 2
         return int(self.frontier.held(self.plan[position.node], position.step) is not None)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hippo.plan.facts import Checkpoint
+from hippo.plan.facts import Checkpoint, Position
 from hippo.sequences.config import Config
 
 
@@ -15,7 +15,8 @@ class Request:
     """Train `config` for `step` steps and tell its metrics there, and at the steps in `reports`.
 
     `salt` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
-    checkpoint at `step` as well: the request is answered when both are there.
+    checkpoint at `step` as well: the request is answered when both are there, and the checkpoint stays,
+    whatever the budget, until the request is withdrawn.
     """
 
     id: int
@@ -59,6 +60,13 @@ class BestChanged:
 
     study: str
     best: tuple[tuple[Config, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLost:
+    """Somebody who wanted to use a checkpoint found it missing or damaged."""
+
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ Event = (
     | ConfigsForeseen
     | RequestWithdrawn
     | BestChanged
+    | CheckpointLost
     | Halted
     | WorkerJoined
     | WorkerLost

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from hippo.engine.commands import (
@@ -145,8 +146,10 @@ class Loop:
             for command in later:
                 if isinstance(command, Answer):
                     self._tell(command)
-                else:
-                    self._delete(command.checkpoint)
+                elif not self.engine.expects(command.position):
+                    # Otherwise it was saved anew, or will be, and replaced under its name.
+                    with suppress(OSError):  # what stays behind is swept away when the plan is next opened
+                        self._delete(command.checkpoint)
             if not self._uncommitted:
                 self._tell_quiet()
 

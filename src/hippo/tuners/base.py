@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from hippo.errors import InvalidInput
+from hippo.errors import InvalidInput, TrainerError
 from hippo.sequences.config import Config
 
 Mode = Literal["max", "min"]
@@ -49,6 +49,9 @@ class Result:
         """Return the metric as a number of which more is better; NaN and failures are the worst."""
         if self.metrics is None:
             return -math.inf
+        if metric not in self.metrics:
+            known = ", ".join(map(repr, self.metrics)) or "nothing"
+            raise TrainerError(f"evaluate() does not return {metric!r}; the results hold {known}")
         value = self.metrics[metric]
         if math.isnan(value):
             return -math.inf

@@ -1,0 +1,173 @@
+"""A worker slot: one process after the other, and what the engine hears of them.
+
+    starting ──▶ joined ──▶ lost ──▶ starting ...        three starts in a row that fail: given up
+
+A slot has a thread of its own, which starts its processes, listens to them and buries them. A process is
+killed by the system when the thread that started it ends, so that thread lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from hippo.engine.commands import ExecutorCommand, RunLease
+from hippo.engine.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
+from hippo.executors.base import Emit
+from hippo.executors.patience import Patience
+from hippo.executors.process import WorkerProcess
+from hippo.executors.shipping import encode
+
+_log = logging.getLogger("hippo")
+
+_MOST_STARTS = 3
+_CLOSE = pickle.dumps(None)
+
+
+class Slot:
+    """Keeps one worker process alive. `crew` are all slots of the executor, this one among them."""
+
+    def __init__(
+        self,
+        worker: int,
+        begin: Callable[[int], WorkerProcess],
+        greeting: bytes,
+        emit: Emit,
+        patience: Patience,
+        crew: Sequence[Slot],
+    ) -> None:
+        self.worker = worker
+        self.given_up: str | None = None
+        self._begin = begin
+        self._greeting = greeting
+        self._emit = emit
+        self._patience = patience
+        self._crew = crew
+        self._lock = threading.RLock()  # `abandon` may be called by the garbage collector, in any thread
+        self._process: WorkerProcess | None = None
+        self._joined = False
+        self._closing = threading.Event()
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._live, name=f"worker-{worker}", daemon=True)
+
+    def start(self) -> None:
+        """Bring the first process up; returns at once."""
+        self._thread.start()
+
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Pass a command on. One for a process that has died is dropped: its loss is announced."""
+        message = encode(command)
+        with self._lock:
+            if self._process is not None and self._joined and not self._closing.is_set():
+                self._process.send(message)
+                if isinstance(command, RunLease):
+                    self._busy_since = monotonic()
+        if self.given_up is not None and isinstance(command, RunLease):
+            self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
+
+    def ask_to_close(self) -> None:
+        """Let the process finish its saves and end; returns at once."""
+        with self._lock:
+            self._closing.set()
+            self._busy_since = monotonic()
+            if self._process is not None and self._joined:
+                self._process.send(_CLOSE)
+            elif self._process is not None:
+                self._process.kill()
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        self._thread.join()
+
+    def abandon(self) -> None:
+        """End the process at once, whatever it is doing."""
+        with self._lock:
+            self._closing.set()
+            if self._process is not None:
+                self._process.kill()
+
+    # The slot's own thread.
+
+    def _live(self) -> None:
+        failed_starts = 0
+        while not self._closing.is_set():
+            joined, reason = self._see_through_one_process()
+            if self._closing.is_set():
+                return
+            failed_starts = 0 if joined else failed_starts + 1
+            if joined:
+                self._emit(WorkerLost(self.worker, reason))
+            elif failed_starts == _MOST_STARTS:
+                self._give_up(reason)
+                return
+
+    def _see_through_one_process(self) -> tuple[bool, str]:
+        """Start a process and stay with it to its end; return whether it joined, and why it ended."""
+        try:
+            process = self._begin(self.worker)
+        except OSError as error:
+            return False, f"a worker process cannot be started: {error}"
+        try:
+            with self._lock:
+                self._process = process
+                if self._closing.is_set():
+                    process.kill()
+            process.greet(self._greeting)
+            reason = self._listen(process)
+        finally:
+            process.kill()  # also where `emit` raises: nobody is left to listen then
+            with self._lock:
+                joined, self._joined = self._joined, False
+                self._process = self._busy_since = None
+        return joined, reason
+
+    def _listen(self, process: WorkerProcess) -> str:
+        """Pass on what a process says until it is gone; return why it went."""
+        heard = monotonic()
+        wait = self._patience.shortest
+        while True:
+            try:
+                events = process.receive(wait)
+            except EOFError:
+                if self._closing.is_set():
+                    process.see_off()
+                return process.bury()
+            if events is not None:
+                heard = monotonic()
+                wait = self._patience.shortest
+                for event in events:
+                    self._pass_on(event)
+                continue
+            limit = self._patience.limit(self._closing.is_set())
+            silence = 0.0 if self._busy_since is None else monotonic() - max(heard, self._busy_since)
+            if silence >= limit:
+                return process.bury(
+                    f"hung: it finished no step, evaluation, load or save for {silence:.0f} s and was killed "
+                    "(hang_after= sets how long to wait)"
+                )
+            wait = min(limit - silence, self._patience.shortest)
+
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, WorkerJoined):
+            with self._lock:
+                if self._closing.is_set():
+                    return
+                self._joined = True
+        elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
+            self._busy_since = None
+        elif isinstance(event, Progressed):
+            self._patience.observe(event)
+        self._emit(event)
+
+    def _give_up(self, reason: str) -> None:
+        """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
+        self.given_up = (
+            f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
+        )
+        if all(slot.given_up is not None for slot in self._crew):
+            self._emit(WorkerJoined(self.worker))
+        else:
+            _log.warning("worker %d is given up, the others go on: %s", self.worker, self.given_up)

@@ -1,0 +1,276 @@
+"""Worker processes on this machine: how they are made, how they end, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import os
+import queue
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from executors.conformance import TrainingConformance
+from executors.noisy import Noisy
+from executors.rig import NEVER, SECONDS, Rig
+from hippo.engine.events import (
+    CheckpointSaved,
+    Event,
+    LeaseFinished,
+    MetricsReported,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippo.errors import HippoError, InvalidInput
+from hippo.executors import Job, Local
+
+MakeRig = Callable[..., Rig]
+
+
+class TestConformance(TrainingConformance):
+    @classmethod
+    def make_executor(cls) -> Local:
+        return Local(workers=2)
+
+
+@pytest.fixture
+def make_rig(tmp_path: Path) -> Iterator[MakeRig]:
+    rigs: list[Rig] = []
+
+    def make(executor: Local | None = None, **options: Any) -> Rig:
+        home = tmp_path / str(len(rigs))
+        home.mkdir()
+        rig = Rig(executor or Local(workers=1), home, **options)
+        rigs.append(rig)
+        for worker in range(rig.executor.workers):
+            rig.wait(WorkerJoined, worker=worker)
+        return rig
+
+    yield make
+    for rig in rigs:
+        rig.close()
+
+
+@pytest.fixture
+def rig(make_rig: MakeRig) -> Rig:
+    return make_rig()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """An executor with one worker, for tests that leave it as good as new."""
+    rig = Rig(Local(workers=1), tmp_path_factory.mktemp("shared"))
+    rig.wait(WorkerJoined)
+    yield rig
+    rig.close()
+
+
+def process_of(rig: Rig, worker: int = 0) -> psutil.Process:
+    story = rig.story(rig.run(1, worker=worker, evaluations=[1]))
+    [pid] = [event.metrics["pid"] for event in story if isinstance(event, MetricsReported)]
+    return psutil.Process(int(pid))
+
+
+def log_of(rig: Rig) -> Path:
+    return rig.checkpoints.parent / "logs" / "worker-0.log"
+
+
+class Placed(Noisy):
+    """Says where it runs."""
+
+    def evaluate(self) -> dict[str, float]:
+        return {
+            "cores": len(psutil.Process().cpu_affinity() or []),
+            "first core": min(psutil.Process().cpu_affinity() or [0]),
+            "threads": int(os.environ["OMP_NUM_THREADS"]),
+        }
+
+
+def places(rig: Rig, workers: int) -> list[dict[str, float]]:
+    return [rig.metrics(rig.run(0, worker=worker, evaluations=[0]))[0] for worker in range(workers)]
+
+
+# How processes end.
+
+
+def test_closing_leaves_no_process(make_rig: MakeRig) -> None:
+    rig = make_rig(Local(workers=2))
+    processes = [process_of(rig, worker) for worker in range(2)]
+    rig.close()
+    assert not any(process.is_running() for process in processes)
+
+
+def test_closing_may_be_repeated_and_commands_after_it_are_dropped(rig: Rig) -> None:
+    rig.close()
+    rig.close()
+    rig.run(3)
+
+
+def test_closing_before_the_workers_are_up_leaves_no_process(tmp_path: Path) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    rig = Rig(Local(workers=2), tmp_path)
+    rig.close()
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def test_closing_does_not_wait_for_a_step(rig: Rig) -> None:
+    process = process_of(rig)
+    rig.run(9, hold=3)
+    rig.gate.wait_for(3)
+    rig.close()
+    assert not process.is_running()
+
+
+def test_closing_lets_saves_finish(rig: Rig) -> None:
+    lease = rig.run(20, saves=range(1, 21))
+    rig.wait(LeaseFinished, lease=lease)
+    rig.close()
+    for step in range(1, 21):
+        rig.wait(CheckpointSaved, lease=lease, step=step)
+
+
+def test_an_executor_can_be_used_again_after_it_was_closed(make_rig: MakeRig) -> None:
+    executor = Local(workers=1, hang_after=math.inf)
+    make_rig(executor).close()
+    rig = make_rig(executor)
+    lease = rig.run(2)
+    assert rig.story(lease)[-1] == LeaseFinished(lease, 2)
+
+
+def test_an_executor_cannot_be_used_twice_at_a_time(rig: Rig, tmp_path: Path) -> None:
+    with pytest.raises(HippoError, match="at work already"):
+        asyncio.run(rig.executor.start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
+
+
+def test_an_executor_that_is_forgotten_leaves_no_process(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    executor = Local(workers=2)
+    asyncio.run(executor.start(Job(Noisy, {}, 0, tmp_path / "checkpoints"), inbox.put))
+    assert {inbox.get(timeout=SECONDS), inbox.get(timeout=SECONDS)} == {WorkerJoined(0), WorkerJoined(1)}
+    processes = set(psutil.Process().children()) - before
+    assert len(processes) == 2
+    del executor
+    gc.collect()
+    assert psutil.wait_procs(processes, SECONDS)[1] == []
+
+
+# How processes die.
+
+
+def test_the_last_words_of_a_dead_worker_are_passed_on(shared: Rig) -> None:
+    shared.run(6, fault="train kill 2")
+    reason = shared.wait(WorkerLost).reason
+    shared.wait(WorkerJoined)
+    assert "killed by SIGKILL" in reason
+    assert f"{log_of(shared)}:\n    these are the last words" in reason
+
+
+def test_a_crash_in_native_code_is_told_with_the_python_code_that_led_to_it(shared: Rig) -> None:
+    shared.run(6, fault="train segfault 2")
+    reason = shared.wait(WorkerLost).reason
+    shared.wait(WorkerJoined)
+    assert "killed by SIGSEGV" in reason
+    assert "in fall_ill" in reason
+    assert "these are the last words" not in reason
+
+
+def test_what_a_worker_forked_neither_hides_its_death_nor_outlives_it(shared: Rig) -> None:
+    worker = process_of(shared)
+    shared.run(6, fault="train orphan 2")
+    shared.wait(WorkerLost)
+    shared.wait(WorkerJoined)
+    assert [process for process in psutil.process_iter() if belongs_to(process, worker)] == []
+
+
+def belongs_to(process: psutil.Process, worker: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):
+        return os.getpgid(process.pid) == worker.pid and bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
+    rig = make_rig(Local(workers=1, hang_after=1))
+    rig.run(6, fault="train hang 2")
+    assert "hung" in rig.wait(WorkerLost).reason
+    rig.wait(WorkerJoined)
+    lease = rig.run(6)
+    assert rig.story(lease)[-1] == LeaseFinished(lease, 6)
+
+
+def test_an_interrupt_from_the_keyboard_does_not_concern_workers(shared: Rig) -> None:
+    worker = process_of(shared)
+    lease = shared.run(8, hold=3)
+    shared.gate.wait_for(3)
+    worker.send_signal(signal.SIGINT)
+    assert shared.story(lease)[-1] == LeaseFinished(lease, 8)
+
+
+def test_commands_for_a_worker_that_is_gone_are_dropped(shared: Rig) -> None:
+    shared.run(6, fault="train kill 2")
+    shared.wait(WorkerLost)
+    lost = shared.run(3)
+    shared.wait(WorkerJoined)
+    found = shared.run(3)
+    assert shared.story(found)[-1] == LeaseFinished(found, 3)
+    assert shared.unread_of(lost) == []
+
+
+# What processes are like.
+
+
+def test_prints_go_to_a_log_and_not_to_the_terminal(shared: Rig, capfd: pytest.CaptureFixture[str]) -> None:
+    shared.story(shared.run(6, fault="train print 2"))
+    assert "the trainer is fine" not in capfd.readouterr().out
+    assert "the trainer is fine\n" in log_of(shared).read_text()
+
+
+def test_messages_of_any_size_get_through_in_order(shared: Rig) -> None:
+    lease = shared.run(NEVER, hold=3, saves=range(NEVER, NEVER + 100_000))
+    shared.gate.wait_for(3)
+    for end in range(NEVER, NEVER + 50):
+        shared.update(lease, end, evaluations=range(NEVER, NEVER + 10_000))
+    shared.update(lease, 30)
+    assert shared.story(lease)[-1] == LeaseFinished(lease, 30)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processes cannot be kept on cores here")
+def test_cores_are_shared_out_evenly(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cores = sorted(os.sched_getaffinity(0))
+    workers = min(2, len(cores))
+    rig = make_rig(Local(workers=workers), trainer=Placed)
+    share = len(cores) // workers
+    found = places(rig, workers)
+    assert [place["cores"] for place in found] == [share] * workers
+    assert [place["threads"] for place in found] == [share] * workers
+    assert len({place["first core"] for place in found}) == workers
+
+
+def test_a_given_number_of_threads_is_used_on_any_core(make_rig: MakeRig) -> None:
+    [place] = places(make_rig(Local(workers=1, threads=3), trainer=Placed), 1)
+    assert place["threads"] == 3
+    assert place["cores"] == len(psutil.Process().cpu_affinity() or [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": 0}, "workers is 0; expected a whole number from 1 on"),
+        ({"workers": 1.5}, "workers is 1.5"),
+        ({"workers": True}, "workers is True"),
+        ({"hang_after": 0}, "hang_after is 0; expected seconds above 0"),
+        ({"hang_after": float("nan")}, "hang_after is nan"),
+        ({"hang_after": "soon"}, "hang_after is 'soon'"),
+        ({"threads": 0}, "threads is 0"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Local(**arguments)

@@ -1,0 +1,205 @@
+"""Trainers get into worker processes, wherever they were written, or it is said why not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+
+from executors.noisy import Noisy
+from executors.rig import SECONDS, Rig
+from hippo.engine.events import LeaseFailed, WorkerJoined
+from hippo.errors import TrainerError
+from hippo.executors import Local
+
+# A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
+MODULE = """
+import pickle
+from hippo.trainers.base import Trainer
+
+START = 3
+
+class Model:
+    def __init__(self):
+        self.weight = START
+
+def grow(model, rate):
+    model.weight += rate
+
+class Growing(Trainer):
+    def build(self):
+        self.model = Model()
+    def setup(self, hp):
+        self.values = {**getattr(self, "values", {}), **hp}
+    def train(self):
+        grow(self.model, self.values["rate"])
+    def evaluate(self):
+        return {"weight": self.model.weight}
+    def save(self, path):
+        path.write_bytes(pickle.dumps(self.model))
+    def load(self, path):
+        self.model = pickle.loads(path.read_bytes())
+"""
+
+SCRIPT = """
+print("the script runs")
+import sys
+from pathlib import Path
+from executors.rig import Rig
+from hippo.engine.events import WorkerJoined
+from hippo.executors import Local
+
+{module}
+
+rig = Rig(Local(workers=2), Path(sys.argv[1]), trainer=Growing)
+rig.wait(WorkerJoined, worker=0), rig.wait(WorkerJoined, worker=1)
+first = rig.run(2, worker=0, saves=[2])
+second = rig.run(4, worker=1, start=2, source=rig.saved(first, 2), evaluations=[4], rate=0.5)
+print("the weight is", rig.metrics(second)[4]["weight"])
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[ModuleType]:
+    """A module that was loaded by its path, so that nobody can import it by its name."""
+    file = tmp_path / "growing.py"
+    file.write_text(MODULE)
+    spec = importlib.util.spec_from_file_location("growing_by_path", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["growing_by_path"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["growing_by_path"]
+
+
+def grown(rig: Rig) -> float:
+    """Train on one worker and go on, from a checkpoint, on the other."""
+    rig.wait(WorkerJoined, worker=0)
+    rig.wait(WorkerJoined, worker=1)
+    first = rig.run(2, worker=0, saves=[2])
+    second = rig.run(4, worker=1, start=2, source=rig.saved(first, 2), evaluations=[4])
+    return rig.metrics(second)[4]["weight"]
+
+
+def refusal(rig: Rig) -> str:
+    """Return how a lease fails on a trainer that nobody can train."""
+    rig.wait(WorkerJoined)
+    failed = rig.story(rig.run(3))[-1]
+    assert isinstance(failed, LeaseFailed)
+    assert failed.phase == "contract"
+    return failed.error
+
+
+def run_script(source: str, tmp_path: Path) -> subprocess.Popen[str]:
+    script = tmp_path / "script.py"
+    script.write_text(source)
+    return subprocess.Popen(
+        [sys.executable, script, tmp_path],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize("ending", ["rig.close()", ""], ids=["closed", "not closed"])
+def test_a_script_without_a_guard_is_run_once(tmp_path: Path, ending: str) -> None:
+    script = run_script(SCRIPT.format(module=MODULE) + ending, tmp_path)
+    output, _ = script.communicate(timeout=SECONDS)
+    assert script.returncode == 0
+    assert output.splitlines() == ["the script runs", "the weight is 4.2"]
+
+
+def test_workers_do_not_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
+    source = SCRIPT.format(module=MODULE) + "print('ready', flush=True)\nsys.stdin.read()"
+    script = run_script(source, tmp_path)
+    assert script.stdout is not None
+    while script.stdout.readline() != "ready\n":
+        assert script.poll() is None
+    workers = psutil.Process(script.pid).children()
+    assert len(workers) == 2
+    script.send_signal(signal.SIGKILL)
+    script.communicate()
+    assert psutil.wait_procs(workers, SECONDS)[1] == []
+
+
+def test_a_trainer_of_a_file_that_was_loaded_by_its_path_is_shipped(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    rig = Rig(Local(workers=2), tmp_path, trainer=module.Growing)
+    assert grown(rig) == pytest.approx(3.4)
+    rig.close()
+
+
+def test_a_trainer_that_is_defined_in_a_function_is_shipped(tmp_path: Path) -> None:
+    rate = 3.0
+
+    class Steady(Noisy):
+        def evaluate(self) -> dict[str, float]:
+            return {"weight": rate * self.trained}
+
+    rig = Rig(Local(workers=2), tmp_path, trainer=Steady)
+    assert grown(rig) == 12.0
+    rig.close()
+
+
+def test_a_trainer_that_cannot_be_pickled_is_refused_at_the_start(tmp_path: Path) -> None:
+    class Locked(Noisy):
+        lock = threading.Lock()
+
+    with pytest.raises(
+        TrainerError, match=r"Locked cannot be sent .* cannot pickle '_thread.lock' .* in build\(\)"
+    ):
+        Rig(Local(workers=1), tmp_path, trainer=Locked)
+
+
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    return importlib.import_module(name)
+
+
+def test_a_trainer_that_cannot_be_imported_again_fails_every_lease_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importable(tmp_path, monkeypatch, "growing_once")
+    (tmp_path / "growing_once.py").write_text("raise RuntimeError('not a second time')")
+    rig = Rig(Local(workers=1), tmp_path, trainer=module.Growing)
+    error = refusal(rig)
+    assert "growing_once.Growing cannot be loaded in a worker: RuntimeError: not a second time" in error
+    assert f'{tmp_path / "growing_once.py"}", line 1' in error
+    rig.close()
+
+
+def test_workers_that_die_again_and_again_at_the_start_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importable(tmp_path, monkeypatch, "growing_never")
+    (tmp_path / "growing_never.py").write_text("import os\nprint('starting', flush=True)\nos.abort()")
+    rig = Rig(Local(workers=2), tmp_path, trainer=module.Growing)
+    error = refusal(rig)
+    assert "die before they can work, 3 in a row" in error
+    assert "killed by SIGABRT" in error
+    assert "    starting" in error
+    rig.close()
+    for worker in range(2):
+        assert (tmp_path / "logs" / f"worker-{worker}.log").read_text().count("starting") == 3
+
+
+def test_workers_see_the_module_search_path_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importable(tmp_path, monkeypatch, "growing_here")
+    rig = Rig(Local(workers=2), tmp_path, trainer=module.Growing)
+    assert grown(rig) == pytest.approx(3.4)
+    rig.close()

@@ -1,0 +1,88 @@
+"""The real engine in virtual time, in one thread, with its invariants checked after every event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hippo.engine.commands import Command
+from hippo.engine.core import Engine
+from hippo.engine.events import Event
+from hippo.engine.loop import Loop
+from hippo.engine.validation import validate
+from hippo.executors.base import Job
+from hippo.executors.simulated import Simulated
+from hippo.plan.facts import SpanRecorded
+from hippo.plan.plan import Plan
+from hippo.runtime import ImmediateWriter
+from hippo.sequences.config import Config
+from hippo.store.memory import MemoryStore
+from hippo.tuners.base import Result, TrialGroup, Trials, Tuner
+from hippo.tuning import Tuning
+
+SECONDS = 20.0  # of real time: nothing takes so long unless it is stuck
+
+
+class Watched(Engine):
+    """An engine that notes what it hears and when, and checks itself."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.heard: list[tuple[float, Event]] = []
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        self.heard.append((now, event))
+        commands = super().handle(event, now)
+        validate(self)
+        return commands
+
+
+@dataclass
+class Outcome:
+    """What came of a tuning in virtual time."""
+
+    results: list[Result]
+    trained: int
+    worker_seconds: float
+    seconds: float
+    heard: list[tuple[float, Event]]
+    spans: list[SpanRecorded] = field(default_factory=list)
+
+    def times(self, kind: type[Event]) -> list[float]:
+        return [now for now, event in self.heard if isinstance(event, kind)]
+
+
+class Asks(Tuner):
+    """Asks for configs, each up to its step, and waits for all."""
+
+    metric = "score"
+    mode = "max"
+
+    def __init__(self, *asks: tuple[Config, int], every: int | None = None) -> None:
+        self.group = TrialGroup(asks, every)
+
+    async def run(self, trials: Trials) -> None:
+        trials.submit(self.group)
+        while trials.open:
+            await trials.next()
+
+
+def tune(executor: Simulated, *tuners: Tuner, share: bool = True) -> Outcome:
+    """Run tuners side by side on one plan."""
+    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share), SECONDS))
+
+
+async def _tune(executor: Simulated, tuners: Sequence[Tuner], share: bool) -> Outcome:
+    store = MemoryStore()
+    engine = Watched(Plan())
+    engine.required = frozenset(tuner.metric for tuner in tuners)
+    loop = Loop(engine, executor, ImmediateWriter(store))
+    await executor.start(Job(object), loop.emit)
+    tunings = [Tuning(loop, f"study {place}", share) for place in range(len(tuners))]
+    await asyncio.gather(*[tuning.run(tuner) for tuning, tuner in zip(tunings, tuners, strict=True)])
+    seconds = executor.now()
+    await loop.quiet()
+    await executor.close()
+    results = [result for tuning in tunings for result in tuning.results]
+    return Outcome(results, engine.trained, engine.worker_seconds, seconds, engine.heard, list(store.spans()))
