@@ -7,7 +7,7 @@ import time
 from hippo.plan.node import Node
 from hippo.plan.plan import reach
 from hippo.report import best_result
-from hippo.runtime import Runtime
+from hippo.runtime import Closed, Runtime
 from hippo.tuners.base import Mode
 from hippo.tuning import Tuning
 from hippo.view.snapshot import BestLine, Snapshot, WorkerLine
@@ -39,10 +39,13 @@ class Progress:
         self._trained_before = self._runtime.loop.engine.trained
 
     def snapshot(self) -> Snapshot | None:
-        """Return this moment's snapshot; None before the tuning has begun."""
-        if self._tuning is None or self._runtime.closed:
+        """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed."""
+        if self._tuning is None:
             return None
-        return self._runtime.ask(self._take)
+        try:
+            return self._runtime.ask(self._take)
+        except Closed:
+            return None
 
     def _take(self) -> Snapshot:
         tuning = self._tuning

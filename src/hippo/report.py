@@ -92,13 +92,14 @@ class Best:
     step: int
     metrics: Mapping[str, float]
     path: Path | None
-    _load: Callable[[Config, int, Path], Trainer] = field(repr=False)
+    _load: Callable[[], Trainer] = field(repr=False)
 
     def load(self) -> Trainer:
-        """Return a trainer that holds the trained model, made in this process."""
-        if self.path is None:
-            raise HippoError("the study ran in virtual time: there is no trained model to load")
-        return self._load(self.config, self.step, self.path)
+        """Return a trainer that holds the trained model, made in this process.
+
+        Where its checkpoint is no longer there or damaged, it is trained again.
+        """
+        return self._load()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hippo.engine.core import Engine
-from hippo.engine.events import Halted
+from hippo.engine.events import CheckpointLost, Halted
 from hippo.engine.loop import FactWriter, Loop
+from hippo.errors import CheckpointError, HippoError
 from hippo.executors.base import Executor, Job
-from hippo.plan.facts import Fact
+from hippo.plan.facts import Fact, Position
 from hippo.plan.plan import Plan
 from hippo.store.base import Store
 from hippo.store.files import CheckpointFiles
@@ -29,8 +30,12 @@ from hippo.store.memory import MemoryStore
 T = TypeVar("T")
 
 
+class Closed(HippoError):
+    """Somebody has closed the plan while somebody else wanted something of it."""
+
+
 class Runtime:
-    """See the module. Made by `open_runtime`; `close` lets go of everything."""
+    """See the module. Made by `acquire`; `close` lets go of everything. Any thread may call any method."""
 
     def __init__(self, store: Store, executor: Executor, job: Job, budget: int | None = None) -> None:
         self.store = store
@@ -39,6 +44,7 @@ class Runtime:
         self.found_results = self.plan.order
         self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
         self.executor = executor
+        self.folder = job.checkpoints.resolve()
         self._job = job
         self._budget = budget
         self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
@@ -49,6 +55,8 @@ class Runtime:
         self._writer: Any = None
         self.loop: Loop
         self.closed = False
+        self._gate = threading.RLock()
+        self._stopped = False
 
     def start(self) -> None:
         """Start the engine and its workers."""
@@ -86,8 +94,12 @@ class Runtime:
         await asyncio.gather(*others, return_exceptions=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the engine's thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
+        """Run a coroutine on the engine's thread. Raises `Closed` where that is no more."""
+        with self._gate:
+            if self._stopped:
+                coroutine.close()
+                raise Closed("the plan was closed meanwhile")
+            return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the engine's thread and wait for it."""
@@ -101,29 +113,46 @@ class Runtime:
 
         return self.run(asked())
 
+    async def is_whole(self, position: Position) -> bool:
+        """Read a checkpoint; one that is missing or damaged is taken out of the plan."""
+        checkpoint = self.plan[position.node].checkpoints.get(position.step)
+        if checkpoint is None or self._files is None:
+            return checkpoint is not None
+        try:
+            await asyncio.to_thread(self._files.verify, checkpoint)
+        except CheckpointError:
+            self.loop.handle(CheckpointLost(position))
+            return False
+        return True
+
     def halt(self) -> None:
-        """Stop running leases at the end of their step, keep everything, and start nothing more."""
-        self.ask(lambda: self.loop.handle(Halted()))
-        self.run(self.loop.quiet())
+        """Stop running leases at the end of their step, keep everything they bring, and close."""
+        with self._gate:
+            if not self.closed:
+                self.ask(lambda: self.loop.handle(Halted()))
+                self.run(self.loop.quiet())
+                self.close()
 
     def close(self) -> None:
         """End the workers, make every fact durable and let go of the plan. May be called twice."""
-        if self.closed:
-            return
-        self.closed = True
-        atexit.unregister(self.close)
-        with suppress(Exception):
-            self.run(self.executor.close())
-        if self._writer is not None and not isinstance(self.store, MemoryStore):
+        with self._gate:
+            if self.closed:
+                return
+            self.closed = True
+            atexit.unregister(self.close)
             with suppress(Exception):
-                self._writer.close()
-        with suppress(Exception):
-            self.run(self._cancel_everything())
-        self._aio.call_soon_threadsafe(self._aio.stop)
-        self._thread.join(timeout=10)
-        if not self._thread.is_alive():
-            self._aio.close()
-        self.store.close()
+                self.run(self.executor.close())
+            if self._writer is not None and not isinstance(self.store, MemoryStore):
+                with suppress(Exception):
+                    self._writer.close()
+            with suppress(Exception):
+                self.run(self._cancel_everything())
+            self._stopped = True
+            self._aio.call_soon_threadsafe(self._aio.stop)
+            self._thread.join(timeout=10)
+            if not self._thread.is_alive():
+                self._aio.close()
+            self.store.close()
 
 
 class ImmediateWriter:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hippo.errors import HippoError, InvalidInput, TrialFailed
+from hippo.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
 from hippo.executors.base import Executor, Job
+from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
 from hippo.report import Best, Report, Trace, Work, best_result, trial_reports
@@ -19,15 +23,34 @@ from hippo.sequences.config import Config
 from hippo.sequences.values import Value
 from hippo.sizes import parse_bytes
 from hippo.store.base import Store
+from hippo.store.files import CheckpointFiles
 from hippo.store.key import PlanKey
 from hippo.store.memory import MemoryStore
 from hippo.trainers.base import Trainer
-from hippo.tuners.base import Result, TrialGroup, Tuner
+from hippo.tuners.base import Result, Trial, TrialGroup, Tuner
 from hippo.tuning import Ranking, Tuning
 from hippo.view import View, open_view
+from hippo.view.short import plural
+
+if TYPE_CHECKING:
+    import optuna
 
 T = TypeVar("T")
 Asks = TrialGroup | Iterable[tuple[Config | Mapping[str, Sequence | Value], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A checkpoint that stays, whatever the budget, until it is let go."""
+
+    folder: Path
+    checkpoint: Checkpoint
+    let_go: Callable[[], None]
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.checkpoint.name
 
 
 class Study:
@@ -46,7 +69,7 @@ class Study:
     home : str or Path
         The folder of the store and of checkpoints.
     executor : Executor
-        Where to train; by default local processes, one for every two cores.
+        Where to train; by default two local processes.
     settings : Mapping[str, Any]
         Fixed settings for the trainer (``self.settings``).
     seed : int
@@ -160,8 +183,7 @@ class Study:
         progress.begin(tuning)
         await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
-        if best is not None:
-            await self._keep(best, runtime)
+        found = None if best is None else await self._best(best, runtime)
         unique = unique_steps(tuning.asks())
         trained = engine.trained - trained
         work = Work(
@@ -173,39 +195,51 @@ class Study:
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
-        found = None if best is None else self._best(best, runtime)
         trials = trial_reports(tuning.results, tuning.asked)
         trace = Trace(tuple(engine.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
         return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace)
 
-    async def _keep(self, best: Result, runtime: Runtime) -> None:
-        """See to it that the best trial has a durable checkpoint, training it again if it has not."""
+    async def _best(self, result: Result, runtime: Runtime) -> Best:
+        trial, step = result.trial, result.step
+        assert result.metrics is not None
+        try:
+            held = await self._hold(trial, step, runtime)
+        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
+            load = partial(self._load_held, trial, step)
+            return Best(trial.number, trial.config, step, result.metrics, None, load)
+        held.let_go()
+        path = None if self.executor.virtual else held.path
+        load = partial(self._load_best, trial, step, held)
+        return Best(trial.number, trial.config, step, result.metrics, path, load)
+
+    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
+        """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
         keeping = Tuning(runtime.loop, self.name, self.share, keep=True)
-        await keeping.once(TrialGroup(((best.trial, best.step),)))
+        (result,) = await keeping.once(TrialGroup(((who, step),)))
+        if result.failed:
+            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+        node = runtime.plan.find(result.trial.config, step, keeping.salt(result.trial)).holder(step)
+        if not await runtime.is_whole(Position(node.id, step)):
+            await keeping.once(TrialGroup(((result.trial, step),)))
+        return Held(runtime.folder, node.checkpoints[step], keeping.let_go)
 
-    def _best(self, best: Result, runtime: Runtime) -> Best:
-        assert best.metrics is not None
-        path = self._checkpoint_path(best, runtime)
-        return Best(best.trial.number, best.trial.config, best.step, best.metrics, path, self._load)
-
-    def _checkpoint_path(self, result: Result, runtime: Runtime) -> Path | None:
-        if self.executor.virtual:
-            return None
-        salt = "" if self.share else str(result.trial.number)
-        node = runtime.plan.find(result.trial.config, result.step, salt)
-        checkpoint = node.holder(result.step).checkpoints[result.step]
-        return (checkpoint_folder(self.home, self.key) / checkpoint.name).resolve()
+    def _load_best(self, trial: Trial, step: int, held: Held) -> Trainer:
+        if not self.executor.virtual:
+            with suppress(CheckpointError):
+                CheckpointFiles(held.folder).verify(held.checkpoint)
+                return self._load(trial.config, step, held.path)
+        return self._load_held(trial, step)
 
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""
         runtime = self._open()
         return await asyncio.wrap_future(runtime.spawn(self._train(group, runtime)))
 
-    async def _train(self, group: Asks, runtime: Runtime, keep: bool = False) -> list[Result]:
+    async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
         if not isinstance(group, TrialGroup):
             asks = ((who if isinstance(who, Config) else Config(who), step) for who, step in group)
             group = TrialGroup(tuple(asks))
-        return await Tuning(runtime.loop, self.name, self.share, keep).once(group)
+        return await Tuning(runtime.loop, self.name, self.share).once(group)
 
     def eval(self, config: Config | Mapping[str, Sequence | Value], step: int) -> dict[str, float]:
         """Return the metrics of one trial at one step, training what is missing."""
@@ -218,17 +252,29 @@ class Study:
 
     def load(self, config: Config | Mapping[str, Sequence | Value], step: int) -> Trainer:
         """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
-        if not isinstance(config, Config):
-            config = Config(config)
+        return self._load_held(config if isinstance(config, Config) else Config(config), step)
+
+    def _load_held(self, who: Config | Trial, step: int) -> Trainer:
+        if self.executor.virtual:
+            raise HippoError("the study runs in virtual time: there is no trained model to load")
         runtime = self._open()
         with open_view(False) as view:
-            (result,) = self._follow(self._train([(config, step)], runtime, keep=True), runtime, view, None)
-        if result.failed:
-            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
-        path = runtime.ask(lambda: self._checkpoint_path(result, runtime))
-        if path is None:
-            raise HippoError("the study runs in virtual time: there is no trained model to load")
-        return self._load(config, step, path)
+            held = self._follow(self._hold(who, step, runtime), runtime, view, None)
+        try:
+            return self._load(who.config if isinstance(who, Trial) else who, step, held.path)
+        finally:
+            runtime.ask(held.let_go)
+
+    def to_optuna(self, metric: str | None = None, mode: str | None = None) -> optuna.Study:
+        """Return what the study has come to as an Optuna study in memory, for Optuna's plots and dashboard.
+
+        Results are ranked by `metric` and `mode` ("max" or "min"); by default as the study was last tuned.
+        Trials that others of the study went further than are pruned ones there.
+        """
+        from hippo.optuna_study import to_optuna
+
+        kept = self._runtime.store if self._runtime is not None and self.executor.virtual else None
+        return to_optuna(self, kept, metric, mode)
 
     # Opening and closing.
 
@@ -256,11 +302,16 @@ class Study:
     def _make_runtime(self) -> Runtime:
         key = self.key
         job = Job(self.trainer, self.settings, self.seed, checkpoint_folder(self.home, key))
-        runtime = Runtime(self._open_store(key), self.executor, job, self.checkpoint_budget)
-        if runtime.found_results:
+        store = self._open_store(key)
+        try:
+            runtime = Runtime(store, self.executor, job, self.checkpoint_budget)
+        except BaseException:
+            store.close()
+            raise
+        if runtime.found_results or runtime.found_checkpoints:
+            results = plural(runtime.found_results, "result")
             self._notes.append(
-                f"found in the plan: {runtime.found_results:,} results, "
-                f"{runtime.found_checkpoints:,} checkpoints"
+                f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}"
             )
         return runtime
 
@@ -295,12 +346,11 @@ class Study:
                 "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
             )
             runtime.halt()
-            runtime.close()
             view.note(f"stopped; everything is kept in {self.home}: run the same again to go on")
             raise
         except BaseException:
             if runtime.loop.error is not None:
-                runtime.close()
+                runtime.halt()
             raise
 
     def close(self) -> None:

@@ -35,7 +35,10 @@ class Ranking:
 
 
 class Tuning:
-    """A tuner's trials on a running loop. `share=False` keeps every trial to itself."""
+    """A tuner's trials on a running loop. `share=False` keeps every trial to itself.
+
+    With `keep`, a result comes when its state is in a checkpoint, which stays until `let_go`.
+    """
 
     def __init__(
         self, loop: Loop, study: str, share: bool = True, keep: bool = False, ranking: Ranking | None = None
@@ -51,6 +54,7 @@ class Tuning:
         self._ranking = ranking
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
+        self._kept: list[int] = []
         self._open: dict[Trial, Position] = {}
         self._awaited: Counter[Position] = Counter()
         self._storable: set[Sequence] = set()
@@ -77,6 +81,12 @@ class Tuning:
             return await self.all(self.submit(group))
         finally:
             self._loop.tuners -= 1
+
+    def let_go(self) -> None:
+        """The checkpoints that were kept are subject to the budget again."""
+        for number in self._kept:
+            self._loop.handle(RequestWithdrawn(number))
+        self._kept.clear()
 
     def salt(self, trial: Trial) -> str:
         """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
@@ -109,6 +119,8 @@ class Tuning:
 
     def submit(self, group: TrialGroup) -> list[Trial]:
         """Ask for a group; returns at once with its trials, in the group's order."""
+        if self._error is not None:
+            raise self._error
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
@@ -123,6 +135,8 @@ class Tuning:
                 Request(number, self._study, trial.number, trial.config, step, reports, salt, self._keep)
             )
             trials.append(trial)
+        if self._keep:
+            self._kept += [request.id for request in requests]
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
             node = self._loop.engine.plan.find(request.config, request.step, request.salt)

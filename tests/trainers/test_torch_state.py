@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,11 @@ def test_data_of_every_kind_comes_back(tmp_path: Path) -> None:
             "scalar": np.float32(0.1),
             "tensor": torch.arange(3),
             "nested": [(1, [torch.ones(2, dtype=torch.bfloat16)])],
+            "strides": torch.rand(2, 3, 4, 4).to(memory_format=torch.channels_last),
+            "sparse": torch.eye(3).to_sparse(),
+            "odd": [1j, b"bytes", torch.float16, torch.device("cpu"), torch.Size([2]), float("inf"), 10**30],
+            "ordered": OrderedDict(b=1, a=2),
+            "reserved": {"__hippo__": 1, "__tensor__": 2},
         }
 
     for when in ("build", "setup", "train"):
@@ -156,6 +161,7 @@ def test_data_of_every_kind_comes_back(tmp_path: Path) -> None:
         assert repr(one.values) == repr(other.values)
         assert type(other.values["scalar"]) is np.float32
         assert other.values["array"].dtype == np.uint16
+        assert other.values["strides"].stride() == one.values["strides"].stride()
 
 
 def test_tensors_of_build_are_filled_in_place_so_that_who_holds_them_sees_it(tmp_path: Path) -> None:
@@ -197,7 +203,7 @@ def test_data_that_build_made_and_training_leaves_alone_is_not_saved(tmp_path: P
 
     session = started(variant(build=read), steps=1)
     session.snapshot()(tmp_path / "one")
-    assert (tmp_path / "one" / "state").stat().st_size < 20_000
+    assert (tmp_path / "one").stat().st_size < 20_000
     assert moved(session, variant(build=read), tmp_path / "two").trainer.labels == list(range(5000))  # type: ignore[attr-defined]
 
 
@@ -495,7 +501,7 @@ def test_the_checkpoint_of_another_model_is_refused_with_what_differs(
 )
 def test_a_damaged_file_is_a_checkpoint_error(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     started(Linear, steps=1).snapshot()(tmp_path / "one")
-    file = tmp_path / "one" / "state"
+    file = tmp_path / "one"
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(CheckpointError, match="cannot be read as a checkpoint"):
         Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
@@ -507,7 +513,7 @@ def test_loading_never_runs_code(tmp_path: Path) -> None:
             return (Path(tmp_path / "sprung").touch, ())
 
     started(Linear, steps=1).snapshot()(tmp_path / "one")
-    torch.save({"format": 1, "state": Trap()}, tmp_path / "one" / "state")
+    torch.save({"format": 1, "text": Trap()}, tmp_path / "one")
     with pytest.raises(CheckpointError, match="cannot be read"):
         Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
     assert not (tmp_path / "sprung").exists()
@@ -515,7 +521,7 @@ def test_loading_never_runs_code(tmp_path: Path) -> None:
 
 def test_something_else_in_the_file_is_a_checkpoint_error(tmp_path: Path) -> None:
     started(Linear, steps=1).snapshot()(tmp_path / "one")
-    torch.save(torch.zeros(1), tmp_path / "one" / "state")
+    torch.save(torch.zeros(1), tmp_path / "one")
     with pytest.raises(CheckpointError, match="is not a checkpoint of a TorchTrainer"):
         Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
 

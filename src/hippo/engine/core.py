@@ -325,6 +325,8 @@ class Engine:
         self._commands.append(Abort(f"the checkpoint at step {event.step} could not be saved: {cause}"))
 
     def _steps_missed(self, event: StepsMissed) -> None:
+        if event.lease not in self.leases:
+            return  # the update crossed the end of its lease, and nothing of it is owed any more
         lease = self._lease(event.lease, event, "running", "saving")
         lease.note(
             self._now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"

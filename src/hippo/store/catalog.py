@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from hippo.errors import InvalidInput, StoreError
 from hippo.store.database import Database
 from hippo.store.key import PlanKey
-from hippo.store.lock import FileLock, PlanLock, SessionLock
+from hippo.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
 from hippo.store.rows import storable
 from hippo.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
 from hippo.store.sql import SqlStore
@@ -168,15 +168,14 @@ class Catalog:
     def removing(self, key: PlanKey) -> Iterator[None]:
         """Hold a plan that no study uses any more; at the end of the block, forget all that it knows.
 
-        Raises `StoreError` where the plan is in use, or where a study has come back to it. If the block
-        raises, everything stays.
+        Raises `PlanInUse` where it is in use after all. If the block raises, everything stays.
         """
         store = self.plan(key)
         try:
             with self._database.changing() as connection:
                 users = [info.name for info in latest(_studies(connection)) if info.key == key]
                 if users:
-                    raise StoreError(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
+                    raise PlanInUse(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
                 yield
                 plan = _find_or_add(connection, key)
                 for table in OF_A_PLAN:

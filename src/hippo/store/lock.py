@@ -31,7 +31,7 @@ _held: set[int] = set()
 
 
 class PlanInUse(StoreError):
-    """Somebody else holds the lock of a plan."""
+    """A plan cannot be had, because somebody uses it."""
 
 
 class PlanLock(Protocol):

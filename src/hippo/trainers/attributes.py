@@ -13,6 +13,7 @@ Lists, tuples and dicts may mix them. What fits nowhere raises a `TrainerError` 
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 
 from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
-from hippo.trainers.encoding import DICTS, PLAIN, Copy, same
+from hippo.trainers.encoding import PLAIN, Copy, same
 from hippo.trainers.refusals import check_allowed
 from hippo.trainers.stateful import clear_gradients, is_stateful
 from hippo.trainers.tree import MISSING, Encoder, leaves, put
@@ -32,6 +33,7 @@ from hippo.trainers.tree import MISSING, Encoder, leaves, put
 # From here on, what build() leaves is taken for data to learn from.
 _MANY_BYTES = 1 << 16
 _MANY_ITEMS = 1000
+_CONTAINERS = (list, tuple, set, frozenset, dict, OrderedDict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +227,14 @@ def _lasting(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif kind is list or kind is tuple:
         for index, item in enumerate(value):
             yield from _lasting(item, f"{name}[{index}]")
-    elif kind in DICTS:
+    elif kind is dict or kind is OrderedDict:
         for key, item in value.items():
             yield from _lasting(item, f"{name}[{key!r}]")
 
 
 def _is_large(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return value.nbytes > _MANY_BYTES and not value.requires_grad
+        return value.numel() * value.element_size() > _MANY_BYTES and not value.requires_grad
     if isinstance(value, np.ndarray):
         return value.nbytes > _MANY_BYTES
     return _count(value, _MANY_ITEMS) > _MANY_ITEMS
@@ -241,10 +243,16 @@ def _is_large(value: Any) -> bool:
 def _count(value: Any, most: int) -> int:
     """Return the number of items in containers, at any depth; about that where it is above `most`."""
     kind = type(value)
-    if kind not in (list, tuple, set, frozenset, *DICTS):
+    if kind not in _CONTAINERS:
         return 1
     count = len(value)
-    items = () if count > most or kind in (set, frozenset) else value.values() if kind in DICTS else value
+    items = (
+        ()
+        if count > most or kind in (set, frozenset)
+        else value.values()
+        if isinstance(value, dict)
+        else value
+    )
     for item in items:
         if count > most:
             break
@@ -270,7 +278,7 @@ def _made_in_training(name: str, value: object) -> str:
 
 def _changed_in_training(name: str, value: object) -> str:
     what = f"self.{name} ({type(value).__name__}) changes in train(), but is not saved"
-    if isinstance(value, np.ndarray) or type(value) in (list, tuple, set, *DICTS):
+    if isinstance(value, np.ndarray) or type(value) in _CONTAINERS:
         return (
             f"{what}: what is as large as that after build() is taken for data to learn from. "
             "Make it a tensor, or make it in setup(), if it belongs to the state"

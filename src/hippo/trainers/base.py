@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from hippo.errors import TrainerError
 
@@ -40,11 +40,16 @@ class Trainer(ABC):
 
     Attributes
     ----------
+    saves_random_state : bool
+        Whether `save` and `load` take care of the shared generators themselves. Otherwise they are kept
+        beside what `save` writes.
     settings : Mapping[str, Any]
         What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
     seed : int
         The study's seed.
     """
+
+    saves_random_state: ClassVar[bool] = False
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         self.settings: Mapping[str, Any] = dict(settings or {})

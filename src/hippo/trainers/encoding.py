@@ -1,31 +1,35 @@
-"""Values as data that ``torch.load(weights_only=True)`` reads back, and those values again.
+"""Values as data, and those values again. Data is what JSON can hold, with tensors in it.
 
-Numbers, strings, tensors, lists, tuples and dicts stand for themselves. The rest (sets, arrays, random
-generators, …) is a dict with the key `KIND`. Whatever comes back is a copy: it shares nothing with the data.
+None, booleans, numbers, strings, lists, and dicts with strings for keys stand for themselves; the rest
+(tuples, sets, arrays, random generators, …) is a dict with the key `KIND`. Whatever comes back is a copy: it
+shares nothing with the data.
 """
 
 from __future__ import annotations
 
+import base64
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 KIND = "__hippo__"
-PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size})
-DICTS = (dict, OrderedDict)
-
-Copy = Callable[[Tensor], Tensor]
+REFERENCE = "__tensor__"  # stands for a tensor where data is written out
+PLAIN = frozenset({type(None), bool, int, float, str})
+SEQUENCES: dict[str, type] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+DICTS: dict[str, type[dict[Any, Any]]] = {"dict": dict, "OrderedDict": OrderedDict}
 GENERATORS: dict[type, str] = {
     random.Random: "random.Random",
     np.random.Generator: "numpy.random.Generator",
     np.random.RandomState: "numpy.random.RandomState",
     torch.Generator: "torch.Generator",
 }
+
+Copy = Callable[[Tensor], Tensor]
 
 
 class Unsavable(Exception):
@@ -37,62 +41,104 @@ def encode(value: Any, copy: Copy) -> Any:
     kind = type(value)
     if kind in PLAIN:
         return value
-    if isinstance(value, Tensor) and not nn.parameter.is_lazy(value):
+    if isinstance(value, Tensor):
         return copy(value)
-    if kind in DICTS:
-        check_keys(value)
-        return kind((key, encode(item, copy)) for key, item in value.items())
-    if kind is list or kind is tuple:
-        return (
-            kind(value) if PLAIN.issuperset(map(type, value)) else kind(encode(item, copy) for item in value)
-        )
-    if kind is set or kind is frozenset:
-        return {KIND: kind.__name__, "items": [encode(item, copy) for item in value]}
+    if kind is list:
+        return _encode_items(value, copy)
+    if kind is dict or kind is OrderedDict:
+        return encode_dict(value, lambda _, item: encode(item, copy))
+    if kind.__name__ in SEQUENCES and SEQUENCES[kind.__name__] is kind:
+        return {KIND: kind.__name__, "items": _encode_items(value, copy)}
     if kind is deque:
-        return {KIND: "deque", "items": [encode(item, copy) for item in value], "length": value.maxlen}
+        return {KIND: "deque", "items": _encode_items(value, copy), "length": value.maxlen}
     if isinstance(value, (np.ndarray, np.generic)):
         return {KIND: "array" if kind is np.ndarray else "scalar", "value": _array(value)}
     if kind in GENERATORS:
         return {KIND: "generator", "class": GENERATORS[kind], "state": encode(_generator_state(value), copy)}
+    return _encode_rare(value)
+
+
+def _encode_items(items: Collection[Any], copy: Copy) -> list[Any]:
+    return list(items) if is_plain(items) else [encode(item, copy) for item in items]
+
+
+def _encode_rare(value: Any) -> dict[str, Any]:
+    match value:
+        case complex():
+            return {KIND: "complex", "value": [value.real, value.imag]}
+        case bytes():
+            return {KIND: "bytes", "value": base64.b64encode(value).decode()}
+        case torch.dtype():
+            return {KIND: "dtype", "value": str(value).removeprefix("torch.")}
+        case torch.device():
+            return {KIND: "device", "value": str(value)}
+        case torch.Size():
+            return {KIND: "size", "value": list(value)}
+    kind = type(value)
     raise Unsavable(f"{_shortened(value)} ({kind.__module__}.{kind.__qualname__})")
 
 
 def decode(data: Any) -> Any:
     """Return the value that `encode` made `data` from."""
-    kind = type(data)
     if isinstance(data, Tensor):
         return data.clone()
-    if kind is list or kind is tuple:
-        return kind(data) if PLAIN.issuperset(map(type, data)) else kind(map(decode, data))
-    if kind not in DICTS:
+    if isinstance(data, list):
+        return list(_decode_items(data))
+    if not isinstance(data, dict):
         return data
-    match data.get(KIND):
-        case None:
-            return kind((key, decode(item)) for key, item in data.items())
-        case "set":
-            return set(map(decode, data["items"]))
-        case "frozenset":
-            return frozenset(map(decode, data["items"]))
+    kind = data.get(KIND)
+    if kind is None:
+        return {key: decode(item) for key, item in data.items()}
+    if kind in DICTS:
+        return DICTS[kind]((decode(key), decode(item)) for key, item in data["items"])
+    if kind in SEQUENCES:
+        return SEQUENCES[kind](_decode_items(data["items"]))
+    match kind:
         case "deque":
-            return deque(map(decode, data["items"]), data["length"])
+            return deque(_decode_items(data["items"]), data["length"])
         case "array":
             return data["value"].numpy().copy()
         case "scalar":
             return data["value"].numpy()[()]
         case "generator":
             return _new_generator(data["class"], decode(data["state"]))
-        case other:
-            raise Unsavable(f"something of the unknown kind {other!r}")
+        case "complex":
+            return complex(*data["value"])
+        case "bytes":
+            return base64.b64decode(data["value"])
+        case "dtype":
+            return getattr(torch, data["value"])
+        case "device":
+            return torch.device(data["value"])
+        case "size":
+            return torch.Size(data["value"])
+    raise Unsavable(f"something of the unknown kind {kind!r}")
 
 
-def check_keys(value: dict[Any, Any]) -> None:
-    """Raise `Unsavable` where a dict's keys are not plain."""
-    for key in value:
-        if (
-            not (type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key))))
-            or key == KIND
-        ):
-            raise Unsavable(f"a dict with the key {_shortened(key)} ({type(key).__qualname__})")
+def _decode_items(items: list[Any]) -> Iterable[Any]:
+    return items if is_plain(items) else map(decode, items)
+
+
+def is_plain(items: Collection[Any]) -> bool:
+    """Return whether there is nothing but plain values in a collection."""
+    return PLAIN.issuperset(map(type, items))
+
+
+def encode_dict(value: dict[Any, Any], encode_item: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """Return a dict as data, given how its items are encoded."""
+    is_simple = type(value) is dict and all(type(key) is str for key in value)
+    if is_simple and KIND not in value and REFERENCE not in value:
+        return {key: encode_item(key, item) for key, item in value.items()}
+    items = [[_encode_key(key), encode_item(key, item)] for key, item in value.items()]
+    return {KIND: type(value).__name__, "items": items}
+
+
+def _encode_key(key: Any) -> Any:
+    if type(key) in PLAIN:
+        return key
+    if type(key) is tuple and PLAIN.issuperset(map(type, key)):
+        return {KIND: "tuple", "items": list(key)}
+    raise Unsavable(f"a dict with the key {_shortened(key)} ({type(key).__qualname__})")
 
 
 def same(one: Any, other: Any) -> bool:
@@ -103,7 +149,7 @@ def same(one: Any, other: Any) -> bool:
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(item, other[key]) for key, item in one.items())
-    if isinstance(one, (list, tuple)):
+    if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 

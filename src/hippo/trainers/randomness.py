@@ -35,12 +35,15 @@ class RandomState:
     numpy: dict[str, Any]
     torch: dict[str, torch.Tensor]
 
+    def parts(self) -> dict[str, Any]:
+        """Return the states of the three libraries by name."""
+        return {"python": self.python, "numpy": self.numpy, "torch": self.torch}
+
     def to_json(self) -> str:
         """Return the state as JSON."""
         return json.dumps(
             {
-                "python": self.python,
-                "numpy": self.numpy,
+                **self.parts(),
                 "torch": {
                     name: base64.b64encode(state.numpy().tobytes()).decode()
                     for name, state in self.torch.items()

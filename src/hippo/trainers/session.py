@@ -28,7 +28,7 @@ from hippo.trainers.reading import Values, mentioned_names
 if TYPE_CHECKING:
     from hippo.sequences.config import Config
 
-# A checkpoint is a folder: what the trainer wrote, and the random generators.
+# Where a trainer does not save the random generators, a checkpoint is a folder of what it wrote and of these.
 _STATE = "state"
 _RANDOM = "random.json"
 
@@ -140,7 +140,7 @@ class Session:
     def snapshot(self) -> Snapshot:
         """Return a function that writes the present state to a path."""
         trainer, config, step = self.trainer, self._config, self._step
-        random = randomness.capture()
+        random = None if trainer.saves_random_state else randomness.capture()
         copy = trainer.snapshot()
 
         def write_copy(path: Path) -> None:
@@ -228,12 +228,13 @@ class Session:
 
     def _load(self, trainer: Trainer, source: Path) -> None:
         self.phase = "load"
-        state = source / _STATE
+        state = source if trainer.saves_random_state else source / _STATE
         if not state.exists():
             raise CheckpointError(f"checkpoint {source} is missing or not whole: there is no {state}")
-        random = randomness.read(source / _RANDOM)
+        random = None if trainer.saves_random_state else randomness.read(source / _RANDOM)
         trainer.load(state)
-        randomness.restore(random)
+        if random is not None:
+            randomness.restore(random)
 
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:
@@ -242,7 +243,10 @@ class Session:
         self._config = config
 
 
-def _write(path: Path, random: randomness.RandomState, write: Callable[[Path], None]) -> None:
+def _write(path: Path, random: randomness.RandomState | None, write: Callable[[Path], None]) -> None:
+    if random is None:
+        write(path)
+        return
     path.mkdir(parents=True)
     write(path / _STATE)
     if not (path / _STATE).exists():

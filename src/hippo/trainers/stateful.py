@@ -30,11 +30,10 @@ def state_of(value: Any, copy: Copy) -> dict[str, Any]:
     state = value.state_dict()
     if not isinstance(value, nn.Module):
         return {"class": type(value).__qualname__, "state": encode(state, copy)}
-    copied = OrderedDict((key, encode(item, copy)) for key, item in state.items())
-    if hasattr(state, "_metadata"):  # versions, by which modules read states of older releases
-        copied._metadata = state._metadata  # type: ignore[attr-defined]
     return {
-        "state": copied,
+        "state": {key: encode(item, copy) for key, item in state.items()},
+        # Versions, by which modules read the states of older releases.
+        "metadata": encode(getattr(state, "_metadata", None), copy),
         "modes": [module.training for module in value.modules()],
         "trainable": [parameter.requires_grad for parameter in value.parameters()],
     }
@@ -65,8 +64,8 @@ def _put_module(module: nn.Module, data: dict[str, Any], name: str) -> None:
     state = OrderedDict(
         (key, item if isinstance(item, Tensor) else decode(item)) for key, item in saved.items()
     )
-    if hasattr(saved, "_metadata"):
-        state._metadata = saved._metadata  # type: ignore[attr-defined]
+    if data["metadata"] is not None:
+        state._metadata = decode(data["metadata"])  # type: ignore[attr-defined]
     try:
         module.load_state_dict(state)
     except RuntimeError as error:

@@ -20,13 +20,16 @@ except ImportError as error:
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hippo.trainers import randomness
 from hippo.trainers.attributes import Attributes, clone_on_cpu
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.data import Loader
+from hippo.trainers.encoding import decode, encode
+from hippo.trainers.packing import FORMAT, pack, unpack
+from hippo.trainers.randomness import RandomState
 
 _FIXED = frozenset({"settings", "seed", "device", "_attributes"})
 _BATCH_SIZE = ("batch_size", "bs")
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class _Copied:
     """A state in main memory, complete as soon as `ready` has come to pass."""
 
     state: dict[str, Any]
+    random: RandomState
     ready: torch.cuda.Event | None
 
 
@@ -62,6 +66,8 @@ class TorchTrainer(Trainer):
     device : torch.device
         Where to put the model and the batches.
     """
+
+    saves_random_state = True
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(settings, seed)
@@ -103,9 +109,11 @@ class TorchTrainer(Trainer):
             content = torch.load(path, map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
             raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
-        self._attributes.put(content["state"])
+        saved = unpack(content)
+        self._attributes.put(saved["state"])
+        randomness.restore(RandomState(**decode(saved["random"])))
 
     def reset(self) -> bool:
         """Go back to the state right after `build`."""
@@ -127,13 +135,15 @@ class TorchTrainer(Trainer):
         ready = torch.cuda.Event() if copied_from_gpu else None  # type: ignore[no-untyped-call]
         if ready is not None:
             ready.record()
-        return _Copied(state, ready)
+        return _Copied(state, randomness.capture(), ready)
 
     def write(self, snapshot: Any, path: Path) -> None:
         """Write what `snapshot` returned."""
         if snapshot.ready is not None:
             snapshot.ready.synchronize()
-        torch.save({"format": _FORMAT, "state": snapshot.state}, path)
+        torch.save(
+            pack({"state": snapshot.state, "random": encode(snapshot.random.parts(), clone_on_cpu)}), path
+        )
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
         """Guard the user's methods: note what they make, and put back what evaluate() changes."""

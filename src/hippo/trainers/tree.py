@@ -9,6 +9,7 @@ In the data that an `Encoder` makes, beyond the kinds of `hippo.trainers.encodin
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,9 +25,10 @@ from hippo.trainers.encoding import (
     PLAIN,
     Copy,
     Unsavable,
-    check_keys,
     decode,
     encode,
+    encode_dict,
+    is_plain,
     set_generator_state,
 )
 from hippo.trainers.stateful import is_stateful, modules_in, put_state, state_of
@@ -38,10 +40,10 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield, with their names, the values below `value` that are not plain and not a list, tuple or dict."""
     kind = type(value)
     if kind is list or kind is tuple:
-        if not PLAIN.issuperset(map(type, value)):
+        if not is_plain(value):
             for index, item in enumerate(value):
                 yield from leaves(item, f"{name}[{index}]")
-    elif kind in DICTS:
+    elif kind is dict or kind is OrderedDict:
         for key, item in value.items():
             yield from leaves(item, f"{name}[{key!r}]")
     elif kind not in PLAIN:
@@ -88,12 +90,10 @@ class Encoder:
             return {KIND: "made"}
         try:
             if kind is list or kind is tuple:
-                if PLAIN.issuperset(map(type, value)):
-                    return kind(value)
-                return kind(self.encode(item, f"{name}[{index}]") for index, item in enumerate(value))
-            if kind in DICTS:
-                check_keys(value)
-                return kind((key, self.encode(item, f"{name}[{key!r}]")) for key, item in value.items())
+                items = [self.encode(item, f"{name}[{index}]") for index, item in enumerate(value)]
+                return items if kind is list else {KIND: "tuple", "items": items}
+            if kind is dict or kind is OrderedDict:
+                return encode_dict(value, lambda key, item: self.encode(item, f"{name}[{key!r}]"))
             if is_stateful(value):
                 return self._encode_stateful(value, name)
             data = encode(value, self._copy)
@@ -131,36 +131,40 @@ class Encoder:
 
 def put(data: Any, present: Any, name: str) -> Any:
     """Return what an attribute is to be: `present`, with `data` put back into it, or something new."""
-    kind = type(data)
-    if kind is list or kind is tuple:
-        return _put_items(data, present, name)
-    if kind not in DICTS:
+    if isinstance(data, list):
+        return _put_list(data, present, name)
+    if not isinstance(data, dict):
         return decode(data)
-    return _put_kind(data, present, name) if KIND in data else _put_dict(data, present, name)
+    kind = data.get(KIND)
+    if kind is None:
+        return _put_dict(dict, list(data.items()), present, name)
+    if kind in DICTS:
+        return _put_dict(DICTS[kind], [(decode(key), item) for key, item in data["items"]], present, name)
+    if kind == "tuple":
+        there = list(present) if type(present) is tuple else []
+        return tuple(_put_list(data["items"], there, name))
+    return _put_kind(kind, data, present, name)
 
 
-def _put_items(data: list[Any] | tuple[Any, ...], present: Any, name: str) -> Any:
-    there = present if type(present) is type(data) else ()
-    new = [
+def _put_list(items: list[Any], present: Any, name: str) -> list[Any]:
+    there = present if type(present) is list else []
+    there[:] = [
         put(item, there[index] if index < len(there) else MISSING, f"{name}[{index}]")
-        for index, item in enumerate(data)
+        for index, item in enumerate(items)
     ]
-    if type(data) is not list or type(present) is not list:
-        return type(data)(new)
-    present[:] = new
-    return present
+    return there
 
 
-def _put_dict(data: dict[Any, Any], present: Any, name: str) -> Any:
-    there = present if type(present) is type(data) else type(data)()
-    new = {key: put(item, there.get(key, MISSING), f"{name}[{key!r}]") for key, item in data.items()}
+def _put_dict(kind: type[dict[Any, Any]], items: list[tuple[Any, Any]], present: Any, name: str) -> Any:
+    there = present if type(present) is kind else kind()
+    new = {key: put(item, there.get(key, MISSING), f"{name}[{key!r}]") for key, item in items}
     there.clear()
     there.update(new)
     return there
 
 
-def _put_kind(data: dict[str, Any], present: Any, name: str) -> Any:
-    match data[KIND]:
+def _put_kind(kind: str, data: dict[str, Any], present: Any, name: str) -> Any:
+    match kind:
         case "made":
             _check_there(present, name)
             return present
