@@ -193,6 +193,9 @@ def test_an_exception_passes_through_tells_its_phase_and_leaves_no_state(phase: 
 def test_a_class_that_is_no_trainer_or_not_finished_is_refused() -> None:
     with pytest.raises(InvalidInput, match="expected a class that derives from"):
         Session(dict, {}, 0)  # type: ignore[arg-type]
+    forgetful = type("Forgetful", (Logged,), {"__init__": lambda self, settings, seed: None})
+    with pytest.raises(TrainerError, match=r"Forgetful has to call super\(\)\.__init__"):
+        new_session(forgetful).start(CONFIG, 0, None, False)
     unfinished = type("Unfinished", (Trainer,), {"setup": Logged.setup})
     with pytest.raises(TrainerError, match=r"Unfinished cannot be made.*evaluate"):
         new_session(unfinished).start(CONFIG, 0, None, False)

@@ -248,11 +248,12 @@ def test_the_same_object_under_two_names_is_saved_once_and_stays_one(tmp_path: P
 
     trainer = variant(build=name_twice)
     session = started(trainer, steps=1)
-    state = session.trainer.snapshot().state  # type: ignore[attr-defined]
+    state = state_of(session)["own"]
     assert [state["model"]["__hippo__"], state["parts"][0]["__hippo__"]] == ["state", "made"]
-    other: Any = moved(session, trainer, tmp_path / "one").trainer
+    loaded = moved(session, trainer, tmp_path / "one")
+    other: Any = loaded.trainer
     assert other.parts[0] is other.model
-    assert same(state, other.snapshot().state)
+    assert same(state, state_of(loaded)["own"])
 
 
 # Reset.
@@ -523,6 +524,9 @@ def test_something_else_in_the_file_is_a_checkpoint_error(tmp_path: Path) -> Non
     started(Linear, steps=1).snapshot()(tmp_path / "one")
     torch.save(torch.zeros(1), tmp_path / "one")
     with pytest.raises(CheckpointError, match="is not a checkpoint of a TorchTrainer"):
+        Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
+    torch.save({"format": 1, "text": "{}"}, tmp_path / "one")
+    with pytest.raises(CheckpointError, match="cannot be read as a checkpoint"):
         Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
 
 

@@ -11,7 +11,6 @@ What always holds for a `Loader`:
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Callable, Iterator
 from numbers import Integral
@@ -123,7 +122,7 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place and the batch size, and what the order depends on."""
-        return dataclasses.asdict(self._order)
+        return dict(vars(self._order))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to the place that `state` was taken at."""

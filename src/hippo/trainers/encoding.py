@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hippo.errors import CheckpointError
+
 KIND = "__hippo__"
 REFERENCE = "__tensor__"  # stands for a tensor where data is written out
 PLAIN = frozenset({type(None), bool, int, float, str})
@@ -29,7 +31,7 @@ GENERATORS: dict[type, str] = {
     torch.Generator: "torch.Generator",
 }
 
-Copy = Callable[[Tensor], Tensor]
+Copy = Callable[[Tensor], Any]  # a copy, or what stands for one
 
 
 class Unsavable(Exception):
@@ -52,7 +54,7 @@ def encode(value: Any, copy: Copy) -> Any:
     if kind is deque:
         return {KIND: "deque", "items": _encode_items(value, copy), "length": value.maxlen}
     if isinstance(value, (np.ndarray, np.generic)):
-        return {KIND: "array" if kind is np.ndarray else "scalar", "value": _array(value)}
+        return {KIND: "array" if kind is np.ndarray else "scalar", "value": copy(_array(value))}
     if kind in GENERATORS:
         return {KIND: "generator", "class": GENERATORS[kind], "state": encode(_generator_state(value), copy)}
     return _encode_rare(value)
@@ -112,7 +114,7 @@ def decode(data: Any) -> Any:
             return torch.device(data["value"])
         case "size":
             return torch.Size(data["value"])
-    raise Unsavable(f"something of the unknown kind {kind!r}")
+    raise CheckpointError(f"a checkpoint holds something of the kind {kind!r}, which is not known here")
 
 
 def _decode_items(items: list[Any]) -> Iterable[Any]:
@@ -191,7 +193,7 @@ def _new_generator(kind: str, state: Any) -> Any:
 
 def _array(value: np.ndarray[Any, Any] | np.generic) -> Tensor:
     try:
-        return torch.from_numpy(np.array(value))
+        return torch.from_numpy(np.asarray(value))
     except (TypeError, ValueError) as error:
         raise Unsavable(f"an array of {value.dtype}") from error
 

@@ -36,28 +36,29 @@ class RandomState:
     torch: dict[str, torch.Tensor]
 
     def parts(self) -> dict[str, Any]:
-        """Return the states of the three libraries by name."""
-        return {"python": self.python, "numpy": self.numpy, "torch": self.torch}
+        """Return the state as numbers, strings, arrays and tensors, for `from_parts`."""
+        version, words, gauss = self.python
+        words = np.array(words, dtype=np.uint32)
+        return {"python": [version, words, gauss], "numpy": self.numpy, "torch": self.torch}
+
+    @classmethod
+    def from_parts(cls, parts: dict[str, Any]) -> RandomState:
+        """Return the state that `parts` were taken from; lists will do for arrays."""
+        version, words, gauss = parts["python"]
+        return cls((version, tuple(map(int, words)), gauss), parts["numpy"], parts["torch"])
 
     def to_json(self) -> str:
         """Return the state as JSON."""
-        return json.dumps(
-            {
-                **self.parts(),
-                "torch": {
-                    name: base64.b64encode(state.numpy().tobytes()).decode()
-                    for name, state in self.torch.items()
-                },
-            },
-            default=lambda array: array.tolist(),
-        )
+        encoded = {
+            name: base64.b64encode(state.numpy().tobytes()).decode() for name, state in self.torch.items()
+        }
+        return json.dumps(self.parts() | {"torch": encoded}, default=lambda array: array.tolist())
 
     @classmethod
     def from_json(cls, text: str) -> RandomState:
         """Return the state that was written as `text`."""
-        data = json.loads(text)
-        version, words, gauss = data["python"]
-        return cls((version, tuple(words), gauss), data["numpy"], _tensors(data["torch"]))
+        parts = json.loads(text)
+        return cls.from_parts(parts | {"torch": _tensors(parts["torch"])})
 
 
 def seed_all(seed: int) -> None:

@@ -198,6 +198,10 @@ class Session:
             trainer = self._class(self._settings, self._seed)
         except TypeError as error:
             raise TrainerError(f"{self._class.__name__} cannot be made: {error}") from error
+        if not hasattr(trainer, "settings"):
+            raise TrainerError(
+                f"__init__() of {self._class.__name__} has to call super().__init__(settings, seed)"
+            )
         with trainer.around("build"):
             trainer.build()
         return trainer

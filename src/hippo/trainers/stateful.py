@@ -30,12 +30,13 @@ def state_of(value: Any, copy: Copy) -> dict[str, Any]:
     state = value.state_dict()
     if not isinstance(value, nn.Module):
         return {"class": type(value).__qualname__, "state": encode(state, copy)}
+    parts = list(value.modules())
     return {
         "state": {key: encode(item, copy) for key, item in state.items()},
         # Versions, by which modules read the states of older releases.
-        "metadata": encode(getattr(state, "_metadata", None), copy),
-        "modes": [module.training for module in value.modules()],
-        "trainable": [parameter.requires_grad for parameter in value.parameters()],
+        "metadata": {name: dict(entry) for name, entry in getattr(state, "_metadata", {}).items()},
+        "modes": [part.training for part in parts],
+        "trainable": [p.requires_grad for part in parts for p in part.parameters(recurse=False)],
     }
 
 
@@ -64,17 +65,18 @@ def _put_module(module: nn.Module, data: dict[str, Any], name: str) -> None:
     state = OrderedDict(
         (key, item if isinstance(item, Tensor) else decode(item)) for key, item in saved.items()
     )
-    if data["metadata"] is not None:
-        state._metadata = decode(data["metadata"])  # type: ignore[attr-defined]
+    state._metadata = OrderedDict(data["metadata"])  # type: ignore[attr-defined]
     try:
         module.load_state_dict(state)
     except RuntimeError as error:
         raise CheckpointError(
             f"the checkpoint holds another model than self.{name}: {_differences(module, state) or error}"
         ) from error
-    for part, mode in zip(module.modules(), data["modes"], strict=True):
+    parts = list(module.modules())
+    for part, mode in zip(parts, data["modes"], strict=True):
         part.training = mode
-    for parameter, trainable in zip(module.parameters(), data["trainable"], strict=True):
+    parameters = [parameter for part in parts for parameter in part.parameters(recurse=False)]
+    for parameter, trainable in zip(parameters, data["trainable"], strict=True):
         parameter.requires_grad_(trainable)
 
 

@@ -6,7 +6,6 @@ import os
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +20,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from hippo.trainers import randomness
-from hippo.trainers.attributes import Attributes, clone_on_cpu
+from hippo.trainers.attributes import Attributes
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.data import Loader
 from hippo.trainers.encoding import decode, encode
-from hippo.trainers.packing import FORMAT, pack, unpack
+from hippo.trainers.packing import FORMAT, Packer, unpack
 from hippo.trainers.randomness import RandomState
 
 _FIXED = frozenset({"settings", "seed", "device", "_attributes"})
+_READ_ERRORS = (OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError)
 _BATCH_SIZE = ("batch_size", "bs")
-
-
-@dataclass(frozen=True, slots=True)
-class _Copied:
-    """A state in main memory, complete as soon as `ready` has come to pass."""
-
-    state: dict[str, Any]
-    random: RandomState
-    ready: torch.cuda.Event | None
 
 
 class TorchTrainer(Trainer):
@@ -107,13 +98,14 @@ class TorchTrainer(Trainer):
         """Take the whole state back; reads data only, never code."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+            if not isinstance(content, dict) or content.get("format") != FORMAT:
+                raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
+            saved = unpack(content)
+            random = RandomState.from_parts(decode(saved["random"]))
+        except _READ_ERRORS as error:
             raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
-        saved = unpack(content)
         self._attributes.put(saved["state"])
-        randomness.restore(RandomState(**decode(saved["random"])))
+        randomness.restore(random)
 
     def reset(self) -> bool:
         """Go back to the state right after `build`."""
@@ -121,29 +113,13 @@ class TorchTrainer(Trainer):
 
     def snapshot(self) -> object:
         """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
-        copied_from_gpu = False
-
-        def copy(tensor: Tensor) -> Tensor:
-            nonlocal copied_from_gpu
-            if tensor.device.type != "cuda":
-                return clone_on_cpu(tensor)
-            copied_from_gpu = True
-            target = torch.empty_like(tensor, device="cpu", pin_memory=True)
-            return target.copy_(tensor.detach(), non_blocking=True)
-
-        state = self._attributes.take(copy)
-        ready = torch.cuda.Event() if copied_from_gpu else None  # type: ignore[no-untyped-call]
-        if ready is not None:
-            ready.record()
-        return _Copied(state, randomness.capture(), ready)
+        packer = Packer()
+        state = self._attributes.take(packer)
+        return packer.pack({"state": state, "random": encode(randomness.capture().parts(), packer)})
 
     def write(self, snapshot: Any, path: Path) -> None:
         """Write what `snapshot` returned."""
-        if snapshot.ready is not None:
-            snapshot.ready.synchronize()
-        torch.save(
-            pack({"state": snapshot.state, "random": encode(snapshot.random.parts(), clone_on_cpu)}), path
-        )
+        torch.save(snapshot.content(), path)
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
         """Guard the user's methods: note what they make, and put back what evaluate() changes."""

@@ -10,7 +10,7 @@ In the data that an `Encoder` makes, beyond the kinds of `hippo.trainers.encodin
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ class Encoder:
             return {KIND: "made"}
         try:
             if kind is list or kind is tuple:
-                items = [self.encode(item, f"{name}[{index}]") for index, item in enumerate(value)]
+                items = self._encode_items(value, name)
                 return items if kind is list else {KIND: "tuple", "items": items}
             if kind is dict or kind is OrderedDict:
                 return encode_dict(value, lambda key, item: self.encode(item, f"{name}[{key!r}]"))
@@ -101,6 +101,11 @@ class Encoder:
             self.relied_on.append((name, value))
             return {KIND: "made"}
         return self._marked(value, data)
+
+    def _encode_items(self, items: Collection[Any], name: str) -> list[Any]:
+        if is_plain(items):
+            return list(items)
+        return [self.encode(item, f"{name}[{index}]") for index, item in enumerate(items)]
 
     def _marked(self, value: Any, data: Any) -> Any:
         """Say of a tensor or an array how it is put back, where that is not simply by a new one."""

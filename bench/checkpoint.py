@@ -1,0 +1,100 @@
+"""What a checkpoint costs training: the demo's model, in steps of 20 ms, saved while it trains on.
+
+A step with a save takes a snapshot, hands it to the thread that writes it, and trains; the file is written,
+summed up and synced to disk meanwhile, as a worker does it. Steps with and without a save take turns; what
+is left when their times are compared is the snapshot and whatever the writing slows training down.
+
+Bar: the median cost of a save is at most 5 % of a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from harness import Bar, Figures, run
+from hippo import Config
+from hippo.store.files import CheckpointFiles, checkpoint_name
+from hippo.trainers.session import Session
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from digits import Digits
+
+STEP_SECONDS = 0.02
+BARS = [Bar("cost_percent", "at most", 5.0)]
+
+
+class Timed(Digits):
+    """Trains as many mini-batches in a step as fill 20 ms."""
+
+    def train(self) -> None:
+        for images, targets in self.loader.batches(self.settings["batches"]):
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(images), targets).backward()
+            self.optimizer.step()
+
+
+def started(batches: int) -> Session:
+    session = Session(Timed, {"batches": batches}, 0)
+    session.start(Config({"lr": 0.1, "bs": 128, "momentum": 0.9}), 0, None, False)
+    for _ in range(10):
+        session.advance()
+    return session
+
+
+def seconds(action: object) -> float:
+    began = time.perf_counter()
+    action()  # type: ignore[operator]
+    return time.perf_counter() - began
+
+
+def batches_in_a_step() -> int:
+    session = started(10)
+    return max(1, round(10 * STEP_SECONDS / statistics.median(seconds(session.advance) for _ in range(30))))
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    torch.set_num_threads(1)  # as for one of two workers on two cores
+    batches = batches_in_a_step()
+    session = started(batches)
+    without, snapshots, with_save, writes = [], [], [], []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as writer:
+        files = CheckpointFiles(Path(folder))
+        for number in range(options.saves):
+            without.append(seconds(session.advance))
+            began = time.perf_counter()
+            snapshot = session.snapshot()
+            snapshots.append(time.perf_counter() - began)
+            name = checkpoint_name(0, number)
+            written = writer.submit(seconds, lambda name=name, write=snapshot: files.save(name, write))
+            session.advance()
+            with_save.append(time.perf_counter() - began)
+            writes.append(written.result())
+        size = files.save(checkpoint_name(1, 0), session.snapshot()).bytes
+    step = statistics.median(without)
+    cost = statistics.median(b - a for a, b in zip(without, with_save, strict=True))
+    return {
+        "cost_percent": 100 * cost / step,
+        "cost_ms": 1000 * cost,
+        "snapshot_ms": 1000 * statistics.median(snapshots),
+        "step_ms": 1000 * step,
+        "write_ms": 1000 * statistics.median(writes),
+        "checkpoint_bytes": size,
+        "batches_in_a_step": batches,
+        "saves": options.saves,
+    }
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--saves", type=int, default=400, help="how many saves to measure")
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, BARS, arguments)
