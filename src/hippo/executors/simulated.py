@@ -12,13 +12,11 @@ workers, who takes a third while one is being written and one waits has to wait 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hippo.engine.commands import ExecutorCommand, RunLease, UpdateLease
 from hippo.engine.events import (
@@ -36,6 +34,7 @@ from hippo.engine.events import (
 from hippo.errors import IllegalTransition, InvalidInput, TrainerError
 from hippo.executors.base import Emit, Executor, Job
 from hippo.executors.simulation_metrics import Formula, Recorded, Table, as_curves
+from hippo.executors.simulation_slots import Course, Loss, Slot, checked_losses
 from hippo.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
 from hippo.executors.tracebacks import describe
 from hippo.plan.facts import Checkpoint
@@ -48,48 +47,6 @@ if TYPE_CHECKING:
 
 # A lease is one worker wide.
 _WIDTH = 1.0
-
-Loss = tuple[float, int] | tuple[float, int, float]
-
-
-@dataclass(slots=True, eq=False)
-class _Course:
-    """A lease on its way. `step` is where the worker last stood; since `since` it trains on to `goal`."""
-
-    lease: RunLease
-    end: int
-    saves: frozenset[int]
-    evaluations: frozenset[int]
-    step: int
-    doing: Literal["starting", "standing", "evaluating", "training", "over"] = "starting"
-    since: float = 0.0
-    goal: int = 0
-    turn: int = 0
-    updated: bool = False
-    saved: set[int] = field(default_factory=set)
-    evaluated: set[int] = field(default_factory=set)
-    ahead: list[int] = field(default_factory=list)
-
-    def look_ahead(self) -> None:
-        """Note the steps before the end with something to do at them, the last first."""
-        self.ahead = sorted((at for at in self.saves | self.evaluations if at < self.end), reverse=True)
-
-    def next_stop(self, first: int) -> int:
-        """Return the next step count from `first` on with something to do at it."""
-        while self.ahead and self.ahead[-1] < first:
-            self.ahead.pop()
-        return self.ahead[-1] if self.ahead else max(self.end, first)
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A worker slot. `life` counts its losses; `written` holds when its last two saves are, or were, done."""
-
-    worker: int
-    up: bool = False
-    life: int = 0
-    course: _Course | None = None
-    written: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
 
 class Simulated(Executor):
@@ -143,8 +100,8 @@ class Simulated(Executor):
         self._save = checked_number("save is", save, zero=True)
         self._evaluate = checked_number("evaluate is", evaluate, zero=True)
         self._curves = as_curves(metrics, seed)
-        self._losses = _checked_losses(losses, workers, self._startup)
-        self._slots = [_Slot(worker) for worker in range(workers)]
+        self._losses = checked_losses(losses, workers, self._startup)
+        self._slots = [Slot(worker) for worker in range(workers)]
         self._now = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._pushes = count()
@@ -161,7 +118,7 @@ class Simulated(Executor):
         self._emit = emit
         self._now = 0.0
         self._due = []
-        self._slots = [_Slot(worker) for worker in range(len(self._slots))]
+        self._slots = [Slot(worker) for worker in range(len(self._slots))]
         for slot in self._slots:
             self._at(self._startup, partial(self._join, slot))
         for time, worker, back_after in self._losses:
@@ -198,19 +155,19 @@ class Simulated(Executor):
     def _at(self, time: float, happen: Callable[[], None]) -> None:
         heappush(self._due, (time, next(self._pushes), happen))
 
-    def _say_at(self, time: float, slot: _Slot, event: Event) -> None:
+    def _say_at(self, time: float, slot: Slot, event: Event) -> None:
         """Have something said of a worker, unless it is lost before."""
         life = slot.life
         self._at(time, lambda: self._say(event) if slot.life == life else None)
 
     # Workers come and go.
 
-    def _join(self, slot: _Slot) -> None:
+    def _join(self, slot: Slot) -> None:
         if not slot.up:
             slot.up = True
             self._say(WorkerJoined(slot.worker))
 
-    def _lose(self, slot: _Slot, back_after: float) -> None:
+    def _lose(self, slot: Slot, back_after: float) -> None:
         if not slot.up:
             return
         slot.up, slot.course = False, None
@@ -222,10 +179,10 @@ class Simulated(Executor):
 
     # Orders.
 
-    def _run(self, slot: _Slot, lease: RunLease) -> None:
+    def _run(self, slot: Slot, lease: RunLease) -> None:
         if not slot.up or (slot.course is not None and slot.course.doing != "over"):
             raise IllegalTransition(f"worker {slot.worker} was given {lease} while it is gone or at work")
-        course = _Course(lease, lease.end, lease.saves, lease.evaluations, lease.start)
+        course = Course(lease, lease.end, lease.saves, lease.evaluations, lease.start)
         slot.course = course
         course.look_ahead()
         self._next(self._now + self._loading(lease), slot, course, self._begin)
@@ -233,7 +190,7 @@ class Simulated(Executor):
     def _loading(self, lease: RunLease) -> float:
         return self._load if lease.source is not None else 0.0
 
-    def _update(self, slot: _Slot, course: _Course, update: UpdateLease) -> None:
+    def _update(self, slot: Slot, course: Course, update: UpdateLease) -> None:
         if course.doing == "over":
             # Its metrics are asked for anew by whoever needs them; saves that will not come must be told.
             self._say_missed(slot, course, frozenset(), update.saves, course.step)
@@ -256,7 +213,7 @@ class Simulated(Executor):
             self._next(self._now, slot, course, self._stand)
 
     def _say_missed(
-        self, slot: _Slot, course: _Course, evaluations: frozenset[int], saves: frozenset[int], passed: int
+        self, slot: Slot, course: Course, evaluations: frozenset[int], saves: frozenset[int], passed: int
     ) -> None:
         unmeasured = frozenset(at for at in evaluations - course.evaluated if at <= passed)
         unsaved = frozenset(at for at in saves - course.saved if at <= passed)
@@ -265,20 +222,20 @@ class Simulated(Executor):
 
     # The course of a lease.
 
-    def _next(self, time: float, slot: _Slot, course: _Course, go: Callable[[_Slot, _Course], None]) -> None:
+    def _next(self, time: float, slot: Slot, course: Course, go: Callable[[Slot, Course], None]) -> None:
         """Have a course go on at some time, unless it is ended or turned before."""
         course.turn += 1
         turn = course.turn
         self._at(time, lambda: go(slot, course) if slot.course is course and course.turn == turn else None)
 
-    def _begin(self, slot: _Slot, course: _Course) -> None:
+    def _begin(self, slot: Slot, course: Course) -> None:
         """The worker holds the state that the lease starts from."""
         self._say(LeaseStarted(course.lease.lease, self._loading(course.lease)))
         course.doing = "standing"
         probing = self._evaluate if course.lease.probe else 0.0
         self._next(self._now + probing, slot, course, self._stand)
 
-    def _arrive(self, slot: _Slot, course: _Course) -> None:
+    def _arrive(self, slot: Slot, course: Course) -> None:
         """The worker has come to its goal."""
         config, lease = course.lease.config, course.lease
         step = course.step
@@ -290,7 +247,7 @@ class Simulated(Executor):
         course.step, course.doing = step, "standing"
         self._stand(slot, course)
 
-    def _stand(self, slot: _Slot, course: _Course) -> None:
+    def _stand(self, slot: Slot, course: Course) -> None:
         """Do what is to be done at this step."""
         step = course.step
         if step in course.evaluations and step not in course.evaluated:
@@ -313,13 +270,13 @@ class Simulated(Executor):
             course.doing, course.since = "training", self._now
             self._aim(slot, course, first=step + 1)
 
-    def _aim(self, slot: _Slot, course: _Course, first: int) -> None:
+    def _aim(self, slot: Slot, course: Course, first: int) -> None:
         """Train on to the next step count, from `first` on, with something to do at it."""
         course.goal = course.next_stop(first)
         needed = self._times.seconds(course.lease.config, course.step, course.goal, _WIDTH)
         self._next(max(course.since + needed, self._now), slot, course, self._arrive)
 
-    def _measure(self, slot: _Slot, course: _Course) -> None:
+    def _measure(self, slot: Slot, course: Course) -> None:
         course.doing = "standing"
         lease, step = course.lease, course.step
         try:
@@ -339,34 +296,14 @@ class Simulated(Executor):
 
     # Saving beside training.
 
-    def _writer_is_free(self, slot: _Slot) -> float:
+    def _writer_is_free(self, slot: Slot) -> float:
         """Return from when on the writer can take another snapshot."""
         return slot.written[0] if len(slot.written) == 2 else self._now
 
-    def _write(self, slot: _Slot, course: _Course) -> None:
+    def _write(self, slot: Slot, course: Course) -> None:
         step, lease = course.step, course.lease
         course.saved.add(step)
         done = max(self._now, slot.written[-1] if slot.written else 0.0) + self._save
         slot.written.append(done)
         saved = CheckpointSaved(lease.lease, step, Checkpoint(f"{lease.node_at(step)}-{step}", 0, ""))
         self._say_at(done, slot, saved)
-
-
-def _checked_losses(losses: Iterable[Loss], workers: int, startup: float) -> list[tuple[float, int, float]]:
-    checked: list[tuple[float, int, float]] = []
-    for loss in losses:
-        if len(loss) not in (2, 3) or loss[1] not in range(workers):
-            raise InvalidInput(
-                f"losses holds {loss!r}; expected (time, worker) or (time, worker, back_after), "
-                f"with a worker from 0 to {workers - 1}"
-            )
-        time = checked_number("the time of a loss is", loss[0], zero=True)
-        if time < startup:
-            raise InvalidInput(
-                f"losses holds {loss!r}; no worker is up before startup is over, at {startup:g} s"
-            )
-        back_after = checked_number("back_after is", loss[2], zero=True) if len(loss) == 3 else math.inf
-        checked.append((time, loss[1], back_after))
-    if len({worker for _, worker, back_after in checked if back_after == math.inf}) == workers:
-        raise InvalidInput("losses leaves no worker; expected at least one that stays, or that comes back")
-    return checked

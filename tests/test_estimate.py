@@ -1,0 +1,140 @@
+"""What a tuner would cost, before it is run and while it is half done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hippo
+from hippo.errors import InvalidInput
+from hippo.estimate import Cost, Estimate, estimate, format_estimates, measured_effects
+from hippo.executors.simulated import Simulated
+from hippo.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
+from hippo.plan.plan import Plan
+from hippo.sequences import Config, Exponential, MultiStep
+from hippo.spaces.space import Grid
+from hippo.store.catalog import open_store
+from hippo.tuners.grid_search import GridSearch
+from hippo.tuners.successive_halving import SuccessiveHalving
+
+
+class Nothing(hippo.Trainer):
+    def setup(self, hp: Mapping[str, Any]) -> None: ...
+    def train(self) -> None: ...
+    def evaluate(self) -> Mapping[str, float]:
+        raise AssertionError("nothing is to be trained")
+
+    def save(self, path: Path) -> None: ...
+    def load(self, path: Path) -> None: ...
+
+
+SPACE = Grid({"lr": [0.1, MultiStep(0.1, [60], 0.1)], "bs": [128, 256]})
+TUNER = GridSearch(SPACE, "acc", "max", 100)
+
+
+def study(home: Path, **options: Any) -> hippo.Study:
+    return hippo.Study("estimated", Nothing, home=home, executor=Simulated(1), **options)
+
+
+def stored(home: Path) -> hippo.Study:
+    return hippo.Study("estimated", Nothing, home=home, executor=hippo.Local(workers=1))
+
+
+def test_alone_and_shared_on_any_number_of_workers(tmp_path: Path) -> None:
+    one, many = estimate(study(tmp_path), TUNER, [1, 10], seconds_per_step=36.0)
+    assert one.alone == Cost(400, pytest.approx(4.0), pytest.approx(4.0))
+    assert one.shared == Cost(280, pytest.approx(2.8), pytest.approx(2.8))
+    assert many.alone == Cost(400, pytest.approx(4.0), pytest.approx(1.0))
+    assert many.shared == Cost(280, pytest.approx(2.8), pytest.approx(1.0))
+    assert one.work_ratio == pytest.approx(400 / 280)
+    assert many.time_ratio == pytest.approx(1.0)
+
+
+def test_what_a_tuner_stops_early_is_not_counted(tmp_path: Path) -> None:
+    (row,) = estimate(study(tmp_path), SuccessiveHalving(SPACE, "acc", "max", 10, 40, 4), [4], 1.0)
+    assert row.alone.steps == 4 * 10 + 30
+
+
+def test_without_measurements_a_step_is_a_second_and_that_is_said(tmp_path: Path) -> None:
+    (row,) = estimate(study(tmp_path), TUNER, [1])
+    assert row.alone.hours == pytest.approx(400 / 3600)
+    assert "nothing has been measured yet" in row.basis
+    assert not list(tmp_path.iterdir())
+
+
+def test_seconds_per_step_can_be_a_function_of_values(tmp_path: Path) -> None:
+    (row,) = estimate(study(tmp_path), TUNER, [1], lambda hp, width: 1.0 if hp["bs"] == 128 else 3.0)
+    assert row.shared.worker_hours == pytest.approx((140 * 1.0 + 140 * 3.0) / 3600)
+
+
+def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Path) -> None:
+    real = stored(tmp_path)
+    plan = Plan()
+    facts: list[Any] = []
+    for place, (batch_size, seconds) in enumerate([(128, 200.0), (256, 600.0)]):
+        node, added = plan.place(Config({"lr": 0.1, "bs": batch_size}), 100)
+        facts += added
+        facts.append(CheckpointKept(Position(node.id, 60), Checkpoint(f"{node.id}-60", 1, "")))
+        facts.append(MetricsRecorded(place + 1, Position(node.id, 100), {"acc": 0.5}))
+        facts.append(
+            SpanRecorded(0, place, node.id, "train", 0, 100, 1000.0 * place, 1000.0 * place + seconds)
+        )
+    with open_store(tmp_path) as catalog:
+        catalog.bind(real.name, real.key)
+        store = catalog.plan(real.key)
+        store.write(facts)
+        store.close()
+    (row,) = estimate(real, TUNER, [1])
+    assert row.alone.steps == 400
+    assert row.alone.worker_hours == pytest.approx((200 * 2.0 + 200 * 6.0) / 3600, rel=0.02)
+    # Both flat learning rates are done; what falls at 60 starts from the checkpoints there.
+    assert row.shared.steps == 80
+    assert row.shared.worker_hours == pytest.approx((40 * 2.0 + 40 * 6.0) / 3600, rel=0.02)
+    assert row.basis == "4 s a step, by bs, measured over 200 steps of the plan"
+
+
+def test_factors_are_found_for_each_hyper_parameter_and_noise_is_left_out() -> None:
+    spans = []
+    for number, (batch_size, depth, lr) in enumerate(
+        (batch_size, depth, lr) for batch_size in (64, 128) for depth in (1, 2, 4) for lr in (0.1, 0.2)
+    ):
+        seconds = 50 * (1.0 if batch_size == 64 else 0.5) * depth * (1.01 if lr == 0.1 else 0.99)
+        config = Config({"bs": batch_size, "depth": depth, "lr": lr, "wd": Exponential(0.1, 0.9)})
+        spans.append((config, SpanRecorded(0, number, number, "train", 0, 50, 0.0, seconds)))
+    effects = measured_effects(spans)
+    assert set(effects) == {"bs", "depth"}
+    assert effects["bs"][64] / effects["bs"][128] == pytest.approx(2.0, rel=0.02)
+    assert effects["depth"][4] / effects["depth"][1] == pytest.approx(4.0, rel=0.03)
+
+
+def test_a_table_shows_both_ways_and_what_sharing_saves() -> None:
+    rows = [
+        Estimate(1, Cost(400, 112.4, 112.4), Cost(280, 45.9, 45.9), "1 s a step, as given"),
+        Estimate(40, Cost(400, 112.4, 3.1), Cost(280, 45.9, 2.0), "1 s a step, as given"),
+    ]
+    assert format_estimates(rows).splitlines() == [
+        "workers   worker-hours           hours to the end",
+        "          alone  shared          alone  shared",
+        "      1     112    45.9  2.45x     112    45.9  2.45x",
+        "     40     112    45.9  2.45x    3.10    2.00  1.55x",
+        "(1 s a step, as given)",
+    ]
+
+
+def test_short_studies_are_told_in_minutes_or_seconds() -> None:
+    def table(hours: float) -> str:
+        cost = Cost(1, hours, hours)
+        return format_estimates([Estimate(1, cost, cost, "")])
+
+    assert "worker-seconds" in table(0.01)
+    assert "minutes to the end" in table(1.0)
+
+
+def test_no_workers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="workers is empty"):
+        estimate(study(tmp_path), TUNER, [])
+    with pytest.raises(InvalidInput, match="workers is 0"):
+        estimate(study(tmp_path), TUNER, [0])
