@@ -117,6 +117,10 @@ class Plan:
     def apply(self, fact: Fact) -> None:
         """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
         match fact:
+            case MetricsRecorded(order, position, metrics):  # first, because there are most of them
+                self.nodes[position.node].metrics[position.step] = (order, metrics)
+                if order > self.order:
+                    self.order = order
             case NodeAdded(node, parent, start, config, salt):
                 if node != len(self.nodes):
                     raise StoreError(
@@ -125,9 +129,6 @@ class Plan:
                     )
                 above = None if parent is None else self.nodes[parent]
                 self._add(above, start, config, salt)
-            case MetricsRecorded(order, position, metrics):
-                self.nodes[position.node].metrics[position.step] = (order, metrics)
-                self.order = max(self.order, order)
             case FailureRecorded(order, position, error):
                 node_failed = self.nodes[position.node]
                 if node_failed.failure is None or position.step < node_failed.failure[0]:

@@ -1,0 +1,70 @@
+"""Small studies that are really trained and stored, for the tests of what is read back from stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import hippo
+from hippo import Config, Report, Study, Trainer, TrialGroup, Trials, Tuner
+from hippo.executors.local import Local
+
+
+class Falling(Trainer):
+    """A ball that comes down by a part of its height at every step, unless it is too heavy for that."""
+
+    def build(self) -> None:
+        self.height, self.steps, self.hp = 1.0, 0, dict[str, Any]()
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.hp.update(hp)
+
+    def train(self) -> None:
+        self.steps += 1
+        if self.hp.get("weight", 0) > 9 and self.steps == 3:
+            raise ValueError(f"a weight of {self.hp['weight']} is too much")
+        self.height *= 1 - self.hp["lr"] * self.hp.get("scale", 1.0)
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"height": self.height, "fallen": 1 - self.height}
+
+    def save(self, path: Path) -> None:
+        path.write_text(f"{self.height!r} {self.steps}")
+
+    def load(self, path: Path) -> None:
+        height, steps = path.read_text().split()
+        self.height, self.steps = float(height), int(steps)
+
+
+class Asking(Tuner):
+    """Asks for groups of configs, one after the other; the trials of one go on in the next."""
+
+    metric, mode = "height", "min"
+
+    def __init__(self, configs: list[dict[str, Any]], *steps: int, every: int | None = None) -> None:
+        self.configs = [Config(values) for values in configs]
+        self.steps, self.every = steps, every
+
+    async def run(self, trials: Trials) -> None:
+        """Train all as far as the first step, and fewer and fewer further."""
+        going_on: list[Any] = list(self.configs)
+        for step in self.steps:
+            asked = trials.submit(TrialGroup.of(going_on, step, self.every))
+            results = await trials.all(asked)
+            going_on = [result.trial for result in results if not result.failed]
+            going_on = going_on[: max(len(going_on) // 2, 1)]
+
+
+def study(name: str, home: Path, **more: Any) -> Study:
+    return Study(name, Falling, home=home, executor=Local(workers=1), **{"version": "1", **more})
+
+
+def trained(name: str, home: Path, tuner: Tuner, **more: Any) -> Report:
+    """Train a study to its end."""
+    with study(name, home, **more) as opened:
+        return opened.tune(tuner, progress=False)
+
+
+LATE = hippo.MultiStep(0.5, [4], 0.1)
+DECAYS: list[dict[str, Any]] = [{"lr": lr, "scale": scale} for lr in (0.5, LATE) for scale in (0.5, 1.0)]

@@ -1,0 +1,379 @@
+"""The commands that look at stores and clean them: on studies that were really trained."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hippo import Report
+from hippo.cli.main import main
+from hippo.history import find_study
+from hippo.runtime import checkpoint_folder
+from hippo.store.catalog import open_store
+from hippo.store.key import PlanKey
+from stored import DECAYS, Asking, study, trained
+
+HEAVY = [{"lr": 0.5, "weight": weight, "scale": 1.0} for weight in (1, 10, 20)]
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def trained_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with studies: one plan that two of them share, one that is superseded, one that is apart."""
+    home = tmp_path_factory.mktemp("trained") / "home"
+    trained("decays", home, Asking(DECAYS[:1], 2), version="0")
+    trained("decays", home, Asking(DECAYS, 2, 6, 8))
+    trained("heavy", home, Asking(HEAVY, 5))
+    trained("alone", home, Asking(DECAYS, 3), share=False)
+    return home
+
+
+@pytest.fixture
+def home(trained_home: Path, tmp_path: Path) -> Path:
+    """A copy of that home, to do with as one likes."""
+    return Path(shutil.copytree(trained_home, tmp_path / "home"))
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command on the home; return what it prints."""
+
+    def run(*arguments: str, status: int = 0) -> str:
+        assert main([*arguments, "--home", str(home)]) == status
+        captured = capsys.readouterr()
+        return captured.err if status else captured.out
+
+    return run
+
+
+def key_of(home: Path, name: str) -> PlanKey:
+    with open_store(home, create=False) as catalog:
+        return find_study(catalog, name).key
+
+
+def figures(output: str) -> dict[str, tuple[int, str]]:
+    """Read the figures of `hippo show`, with the remarks behind them."""
+    found = re.findall(r"^  ([a-z][a-z ]+?)  +([\d,]+)(?:   (.*))?$", output, re.MULTILINE)
+    return {name: (int(number.replace(",", "")), remark) for name, number, remark in found}
+
+
+# hippo ls
+
+
+def test_ls_lists_studies_the_last_used_first(run: Run) -> None:
+    head, *lines, gap, unused = run("ls").splitlines()
+    assert head.split() == ["study", "trainer", "trials", "results", "checkpoints", "last", "used", "best"]
+    cells = [re.split(r"  +", line) for line in lines]
+    assert [row[:4] for row in cells] == [
+        ["alone (share=False)", "Falling", "4", "4"],
+        ["heavy", "Falling", "3", "6"],
+        ["decays", "Falling", "4", "6"],
+    ]
+    assert all(re.fullmatch(r"[\d.]+ k?B", row[4]) for row in cells)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", row[5]) for row in cells)
+    assert gap == ""
+    assert re.match(r"and 1 plan that no study uses any more, with [\d.]+ k?B of checkpoints: ", unused)
+
+
+def test_ls_tells_the_best_where_it_is_known_what_a_study_is_tuned_for(run: Run, home: Path) -> None:
+    with open_store(home) as catalog:
+        catalog.aim("decays", find_study(catalog, "decays").key, "height", "min")
+    lines = run("ls").splitlines()
+    assert next(line for line in lines if line.startswith("decays")).endswith("  height 0.015625")
+
+
+def test_where_there_is_no_store_that_is_said_and_none_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["ls"], ["show", "decays"], ["export", "decays"], ["gc"]):
+        assert main([*command, "--home", str(tmp_path / "none")]) == 2
+        assert "hippo: there is no store in" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+# hippo show
+
+
+def test_show_tells_the_work_the_trials_and_the_tree(run: Run, home: Path) -> None:
+    output = run("show", "decays")
+    told = figures(output)
+    assert told["trials"] == (4, "4 done")
+    assert told["steps asked"] == (8 + 6 + 2 + 2, "")
+    assert told["unique steps"] == (14, "merge rate 1.29")
+    assert told["steps trained"][0] == 14
+    assert re.fullmatch(r"in \d+\.\d worker-seconds", told["steps trained"][1])
+    assert told["checkpoints"][0] > 0
+    lines = output.splitlines()
+    assert lines[0] == "study decays"
+    key = key_of(home, "decays")
+    assert lines[1].startswith(f"  trainer Falling, plan {key.digest}, last used 2")
+    assert lines[2] == "  on the same plan: heavy"
+    assert re.fullmatch(r"  with other code, settings or seeds: --plan [0-9a-f]{16}", lines[3])
+    table = [line.split(maxsplit=7) for line in lines if re.match(r" +\d+ +\d+ +\d+ +\d+", line)]
+    assert [row[:4] for row in table] == [
+        ["0", "8", "8", "8"],
+        ["1", "6", "6", "6"],
+        ["2", "2", "2", "2"],
+        ["3", "2", "2", "2"],
+    ]
+    assert table[0][4:6] == ["0.10011", "0.89989"]
+    assert table[3][6:] == ["1", "MultiStep(0.5, [4])"]
+    assert "best" not in output
+    drawn = lines[-lines[::-1].index("") :]
+    assert [line.split("  ")[0] for line in drawn[1:]] == ["scale 0.5", "goes on", "scale 1", "goes on"]
+
+
+def test_show_ranks_by_a_metric(run: Run) -> None:
+    lines = run("show", "decays", "--metric", "fallen", "--mode", "max", "--no-tree").splitlines()
+    at = lines.index("best by fallen (max)")
+    assert lines[at + 1 : at + 4] == [
+        "  trial 1 at step 6: height 0.015625, fallen 0.98438",
+        "  lr = 0.5",
+        "  scale = 1",
+    ]
+    numbers = [line.split()[0] for line in lines if re.match(r" +\d+ +\d+ +\d+ +\d+", line)]
+    assert numbers == ["1", "0", "3", "2"]
+
+
+def test_show_ranks_by_what_the_study_was_tuned_for(run: Run, home: Path) -> None:
+    with open_store(home) as catalog:
+        catalog.aim("decays", find_study(catalog, "decays").key, "height", "min")
+    assert "best by height (min)\n  trial 1 at step 6" in run("show", "decays")
+
+
+def test_show_tells_failures_by_the_last_line_of_their_errors(run: Run) -> None:
+    output = run("show", "heavy", "--no-tree")
+    assert figures(output)["trials"] == (3, "1 done, 2 failed")
+    assert output.endswith(
+        "failed\n"
+        "  trial 1: ValueError: a weight of 10 is too much\n"
+        "  trial 2: ValueError: a weight of 20 is too much\n"
+    )
+    assert "all of these: lr 0.5 · scale 1" in output
+    assert "Traceback" not in output
+
+
+def test_show_shows_so_many_trials_and_counts_the_rest(run: Run) -> None:
+    lines = run("show", "decays", "--trials", "1", "--no-tree").splitlines()
+    assert [line.split()[0] for line in lines if re.match(r" +\d+ +\d+ +\d+ +\d+", line)] == ["0"]
+    assert "… and 3 more: see --trials" in lines
+
+
+def test_show_finds_what_a_study_had_before_its_code_changed(run: Run) -> None:
+    found = re.search(r"--plan ([0-9a-f]{16})", run("show", "decays"))
+    assert found is not None
+    assert figures(run("show", "decays", "--plan", found[1]))["trials"] == (1, "1 done")
+
+
+def test_show_of_trials_that_do_not_share_has_a_merge_rate_of_one(run: Run) -> None:
+    assert figures(run("show", "alone (share=False)"))["unique steps"] == (12, "merge rate 1.00")
+
+
+def test_an_unknown_study_metric_or_plan_is_named_with_those_that_are_there(run: Run) -> None:
+    assert "its studies are: alone (share=False), heavy, decays" in run("show", "missing", status=2)
+    assert "metric is 'depth'; expected one of fallen, height" in run(
+        "show", "heavy", "--metric", "depth", "--mode", "max", status=2
+    )
+    assert "mode is None for the metric 'height'" in run("show", "heavy", "--metric", "height", status=2)
+    assert "no plan that begins with 'xyz'" in run("show", "heavy", "--plan", "xyz", status=2)
+
+
+# hippo export
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_export_has_a_row_for_every_trial_and_step_measured(run: Run) -> None:
+    output = run("export", "decays")
+    assert output.splitlines()[0] == "study,trial,step,lr,scale,height,fallen,error"
+    rows = rows_of(output)
+    assert [(row["trial"], row["step"]) for row in rows] == [
+        *[("0", "2"), ("0", "6"), ("0", "8")],
+        *[("1", "2"), ("1", "6")],
+        *[("2", "2"), ("3", "2")],
+    ]
+    assert {row["study"] for row in rows} == {"decays"}
+    assert [row["lr"] for row in rows[-3:]] == ["0.5", "MultiStep(0.5, [4])", "MultiStep(0.5, [4])"]
+    assert float(rows[2]["height"]) == 0.75**8
+
+
+def test_export_tells_why_a_trial_failed(run: Run) -> None:
+    failed = [row for row in rows_of(run("export", "heavy")) if row["error"]]
+    assert [(row["trial"], row["step"], row["height"]) for row in failed] == [("1", "5", ""), ("2", "5", "")]
+    assert failed[0]["error"].startswith("Traceback")
+    assert failed[0]["error"].endswith("ValueError: a weight of 10 is too much")
+
+
+def test_all_formats_hold_the_same(run: Run, tmp_path: Path) -> None:
+    import pandas
+
+    for name in ("decays", "heavy"):
+        files = {ending: tmp_path / f"{name}.{ending}" for ending in ("csv", "json", "parquet")}
+        for file in files.values():
+            assert run("export", name, "-o", str(file)) == ""
+        text = run("export", name)
+        assert files["csv"].read_text() == text
+        assert files["json"].read_text() == run("export", name, "--format", "json")
+        written = json.loads(files["json"].read_text())
+        assert [{key: "" if cell is None else str(cell) for key, cell in row.items()} for row in written] == (
+            rows_of(text)
+        )
+        frame = pandas.read_parquet(files["parquet"])
+        assert list(frame.columns) == list(written[0])
+        for row, expected in zip(frame.to_dict("records"), written, strict=True):
+            for column, cell in row.items():
+                there = expected[column]  # what is not of one kind in all rows is text in Parquet
+                assert pandas.isna(cell) if there is None else cell in (there, str(there))
+
+
+def test_names_that_are_taken_get_a_prefix_and_odd_numbers_are_null_in_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = Asking([{"lr": 1e200, "scale": 1e200, "height": 1, "step": 5}], 1)
+    trained("odd", tmp_path, odd)
+    assert main(["export", "odd", "--format", "json", "--home", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "study": "odd",
+            "trial": 0,
+            "step": 1,
+            "config.height": 1,
+            "lr": 1e200,
+            "scale": 1e200,
+            "config.step": 5,
+            "height": None,
+            "fallen": None,
+            "error": None,
+        }
+    ]
+
+
+def test_export_says_what_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "expected an ending among .csv, .json, .parquet" in run(
+        "export", "heavy", "-o", str(tmp_path / "x.txt"), status=2
+    )
+    assert "name a file with -o" in run("export", "heavy", "--format", "parquet", status=2)
+    assert "cannot write to" in run("export", "heavy", "-o", str(tmp_path / "no" / "x.csv"), status=2)
+    for missing in ("pyarrow", "pandas"):
+        monkeypatch.setitem(sys.modules, missing, None)
+        told = run("export", "heavy", "-o", str(tmp_path / "x.parquet"), status=2)
+        assert "writing Parquet needs pandas and pyarrow" in told
+        assert "pip install 'hippo[pandas]'" in told
+
+
+# hippo gc
+
+
+def tree(home: Path) -> set[str]:
+    """The files below a home, without those that locking and reading leave behind."""
+    names = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+    return {name for name in names if name.startswith("checkpoints/")}
+
+
+def strays(home: Path) -> list[Path]:
+    """Add what killed processes leave behind."""
+    folder = checkpoint_folder(home, key_of(home, "decays"))
+    partial = folder / "00" / "node-1-step-2.12ab34cd.partial"
+    partial.mkdir(parents=True)
+    (partial / "part").write_text("half of it")
+    unknown = folder / "01" / "node-77-step-5"
+    unknown.write_text("no plan knows me")
+    return [partial / "part", unknown]
+
+
+def test_gc_removes_what_no_plan_knows_and_nothing_else(run: Run, home: Path) -> None:
+    before = tree(home)
+    added = strays(home)
+    told = f"2 files that the plan {key_of(home, 'decays').digest} of Falling does not know, 26 B\n"
+    assert run("gc", "--dry-run") == f"would remove {told}"
+    assert all(path.exists() for path in added)
+    assert run("gc") == f"removed {told}"
+    assert tree(home) == before
+    assert run("gc") == "nothing to remove\n"
+    again = trained("decays", home, Asking(DECAYS, 2, 6, 8))
+    assert again.work.steps_trained == 0
+
+
+def test_gc_leaves_a_plan_alone_that_is_being_trained_on(run: Run, home: Path) -> None:
+    with study("decays", home):
+        (stray, _) = strays(home)
+        output = run("gc", "--plans", "--yes")
+    digest = key_of(home, "decays").digest
+    assert f"left alone: the plan {digest} of Falling is in use by this very process" in output
+    assert stray.exists()
+
+
+def test_gc_removes_plans_that_no_study_uses_any_more(run: Run, home: Path) -> None:
+    with open_store(home) as catalog:
+        (old,) = catalog.unused()
+        others = [info for info in catalog.plans() if info != old]
+    folder = checkpoint_folder(home, old.key)
+    kept = {name for name in tree(home) if old.key.digest not in name}
+    assert folder.is_dir()
+
+    told = run("gc", "--plans", "--dry-run")
+    assert re.search(rf"^{old.key.digest}  Falling  decays +1 +[\d.]+ k?B ", told, re.MULTILINE)
+    assert f"would remove the plan {old.key.digest}" in told
+    assert "say --yes" in run("gc", "--plans", status=2)
+    assert folder.is_dir()
+
+    assert f"removed the plan {old.key.digest} of Falling" in run("gc", "--plans", "--yes")
+    assert not folder.exists()
+    assert tree(home) == kept
+    with open_store(home) as catalog:
+        assert catalog.plans() == others
+        assert catalog.unused() == []
+        assert [info.key for info in catalog.studies() if info.name == "decays"] == [key_of(home, "decays")]
+    assert run("gc", "--plans") == "nothing to remove\n"
+    assert "that no study uses any more" not in run("ls")
+    assert len(run("export", "decays").splitlines()) == 1 + 7
+
+
+def test_gc_asks_before_it_removes_plans(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert "the plans are kept" in run("gc", "--plans")
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert "removed the plan" in run("gc", "--plans")
+
+
+def test_gc_finishes_what_an_interrupted_one_began(run: Run, home: Path) -> None:
+    with open_store(home) as catalog:
+        (old,) = catalog.unused()
+        folder = checkpoint_folder(home, old.key)
+        aside = folder.with_name(folder.name + ".removed")
+        with catalog.removing(old.key):
+            folder.rename(aside)
+    assert f"removed {aside}" in run("gc")
+    assert not aside.exists()
+
+
+def test_gc_leaves_the_checkpoints_of_other_stores_alone(run: Run, home: Path) -> None:
+    other = home / "checkpoints" / "0123456789abcdef" / "00" / "node-0-step-1"
+    other.parent.mkdir(parents=True)
+    other.write_text("mine")
+    assert f"left alone: {other.parents[1]} (4 B) belongs to no plan of this store" in run(
+        "gc", "--plans", "--yes"
+    )
+    assert other.read_text() == "mine"
+
+
+def test_a_removed_plan_begins_anew(run: Run, home: Path) -> None:
+    run("gc", "--plans", "--yes")
+    report: Report = trained("decays", home, Asking(DECAYS[:1], 2), version="0")
+    assert report.work.steps_trained == 2
