@@ -17,7 +17,7 @@ from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
 from hippo.report import Best, Report, Trace, Work, best_result, trial_reports
-from hippo.runtime import Runtime, acquire, checkpoint_folder, release
+from hippo.runtime import Closed, Runtime, acquire, checkpoint_folder, release
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
 from hippo.sequences.values import Value
@@ -293,6 +293,22 @@ class Study:
         """Train on another study's workers."""
         if other is not self:
             self._executor = other.executor
+
+    def expect(self, studies: Iterable[str]) -> None:
+        """Train nothing until each of these studies, all on this one's plan, has asked for something."""
+        runtime = self._open()
+        runtime.ask(lambda: runtime.loop.expect(studies))
+
+    def has_begun(self, study: str) -> None:
+        """Do not wait for a study any more: it has asked, or will never ask."""
+        if (runtime := self._runtime) is not None:
+            with suppress(Closed):
+                runtime.ask(lambda: runtime.loop.has_begun(study))
+
+    def halt(self) -> None:
+        """Stop at the end of the running steps, keep everything, and end the workers."""
+        if self._runtime is not None:
+            self._runtime.halt()
 
     def _open(self) -> Runtime:
         if self._runtime is None or self._runtime.closed:

@@ -16,8 +16,8 @@ def tune_together(pairs: Iterable[tuple[Study, Tuner]], *, progress: bool | None
 
     Studies with the same trainer, settings, seed and home share one plan and one pool of workers (the
     first one's): what any of them has trained, none trains again. Workers are shared out evenly between
-    the studies that have something to run. Studies with different plans run side by side, each on its own
-    workers.
+    the studies that have something to run; none is trained before all have asked. Studies with different
+    plans run side by side, each on its own workers.
     """
     work = list(pairs)
     names = [study.name for study, _ in work]
@@ -26,26 +26,35 @@ def tune_together(pairs: Iterable[tuple[Study, Tuner]], *, progress: bool | None
     if len(set(names)) < len(names):
         raise InvalidInput(f"the studies are named {names}; expected every name once")
     first: dict[tuple[str, str], Study] = {}
+    leaders: dict[str, Study] = {}
     for study, _ in work:
-        leader = first.setdefault((study.place, study.key.digest), study)
-        study.join_workers_of(leader)
+        leaders[study.name] = first.setdefault((study.place, study.key.digest), study)
+        study.join_workers_of(leaders[study.name])
     reports: list[Report | BaseException | None] = [None] * len(work)
 
     def run(index: int) -> None:
         study, tuner = work[index]
         try:
             reports[index] = study.tune(tuner, progress=progress if index == 0 else False)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             reports[index] = error
+            leaders[study.name].has_begun(study.name)
 
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
-    for study in first.values():
-        study.open()
-    for thread in threads:
-        thread.start()
-    run(0)
-    for thread in threads:
-        thread.join()
+    for leader in first.values():
+        leader.expect([study.name for study, _ in work if leaders[study.name] is leader])
+    try:
+        for thread in threads:
+            thread.start()
+        run(0)
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        for leader in first.values():
+            leader.halt()
+        raise
     finished = [report for report in reports if isinstance(report, Report)]
     for report in reports:
         if isinstance(report, BaseException):

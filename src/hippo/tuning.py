@@ -73,6 +73,7 @@ class Tuning:
             self._loop.tuners -= 1
             for trial in list(self._open):
                 self.withdraw(trial)
+            self._loop.has_begun(self._study)
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
@@ -219,6 +220,7 @@ class Tuning:
             if not self._requests:
                 raise LookupError("no trial is open: submit a group before waiting for a result")
             self._wakes = asyncio.get_running_loop().create_future()
+            self._loop.has_begun(self._study)
             self._loop.tuner_waits()
             await self._wakes
 

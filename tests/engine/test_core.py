@@ -329,7 +329,7 @@ def test_a_budget_for_checkpoints_costs_steps_and_no_result(
         world.run(chance.randrange)
     for request in requests:
         assert answered(world)[request.id] == metrics_of(trained_alone(request.config, request.step))
-    assert world.most_bytes <= budget + 1
+    assert world.most_on_disk <= budget + 1
     assert len(world.disk) == world.engine.plan.bytes
 
 
@@ -341,7 +341,7 @@ def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
     world.submit((DECAY, 10), (DROP_AT_4, 10), (DROP_AT_6, 10))
     world.run()
     assert 10 in world.engine.plan.nodes[0].checkpoints
-    assert world.most_bytes <= 3
+    assert world.most_on_disk <= 3
 
 
 def test_workers_are_shared_evenly_between_studies() -> None:

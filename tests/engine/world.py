@@ -16,6 +16,7 @@ from functools import partial
 from hippo.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippo.engine.core import Engine
 from hippo.engine.events import (
+    CheckpointDeleted,
     CheckpointSaved,
     Event,
     GroupSubmitted,
@@ -79,7 +80,8 @@ class World:
         self.commands: list[object] = []
         self.steps_trained = 0
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
-        self.most_bytes = 0
+        self.most_on_disk = 0
+        self.doomed: deque[DropCheckpoint] = deque()
         self.now = 0.0
         self._requests = 0
         self._saved: list[tuple[int, int]] = []
@@ -122,12 +124,13 @@ class World:
                     self.answers.append(command)
                 case Record(facts):
                     self.facts.extend(facts)
-                case DropCheckpoint(_, checkpoint):
-                    del self.disk[checkpoint.name]
+                case DropCheckpoint():
+                    self.doomed.append(command)
                 case Abort(error):
                     self.aborts.append(error)
-        self.most_bytes = max(self.most_bytes, self.engine.plan.bytes)
         validate(self.engine)
+        while self.doomed and not self.delayed:
+            self.delete()
 
     def say(self, worker: Worker, event: Event) -> None:
         """A worker says something."""
@@ -210,9 +213,17 @@ class World:
         lease, step, node, state = worker.writing.pop(0)
         name = f"{node}-{step}"
         self.disk[name] = state
+        self.most_on_disk = max(self.most_on_disk, len(self.disk))
         self._saved.append((lease, step))
         self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
         return True
+
+    def delete(self) -> None:
+        """A checkpoint that was dropped is deleted, unless another took its name or will."""
+        dropped = self.doomed.popleft()
+        if not self.engine.expects(dropped.position):
+            del self.disk[dropped.checkpoint.name]
+        self.feed(CheckpointDeleted(dropped.checkpoint))
 
     def kill(self, number: int) -> None:
         self.workers[number] = Worker(number)
@@ -221,7 +232,8 @@ class World:
 
     def moves(self) -> list[Callable[[], object]]:
         """Return everything that could happen next."""
-        return [
+        deletions: list[Callable[[], object]] = [self.delete] if self.doomed else []
+        return deletions + [
             partial(act, number)
             for number, worker in self.workers.items()
             for act, able in (

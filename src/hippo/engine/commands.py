@@ -95,9 +95,10 @@ class DropCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """No trial can work (or nothing can be saved): end the study with this error."""
+    """No trial can work, or nothing can be saved because the disk is full: end the study with this error."""
 
     error: str
+    disk_full: bool = False
 
 
 ExecutorCommand = RunLease | UpdateLease

@@ -22,6 +22,7 @@ from hippo.engine.commands import (
 )
 from hippo.engine.events import (
     BestChanged,
+    CheckpointDeleted,
     CheckpointLost,
     CheckpointSaved,
     ConfigsForeseen,
@@ -32,9 +33,11 @@ from hippo.engine.events import (
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
+    Paused,
     Progressed,
     Request,
     RequestWithdrawn,
+    Resumed,
     SaveFailed,
     StepsMissed,
     WorkerJoined,
@@ -71,6 +74,7 @@ class Engine:
         self.leases: dict[int, Lease] = {}
         self.workers = Workers()
         self.required: frozenset[str] = frozenset()
+        self.paused = False
         self.halted = False
         self.trained = 0
         self.worker_seconds = 0.0
@@ -93,6 +97,9 @@ class Engine:
             RequestWithdrawn: self._request_withdrawn,
             BestChanged: self._best_changed,
             CheckpointLost: self._checkpoint_lost,
+            CheckpointDeleted: self._checkpoint_deleted,
+            Paused: self._paused,
+            Resumed: self._resumed,
             Halted: self._halted,
             WorkerJoined: self._worker_joined,
             WorkerLost: self._worker_lost,
@@ -174,8 +181,10 @@ class Engine:
                 self.frontier.promise(node, step, lease.id)
                 lease.end = max(lease.end, step)
             if save and step not in lease.saves and step not in node.checkpoints and step <= lease.end:
-                lease.saves.add(step)
-                self.frontier.expect(node, step, lease.id)
+                pinned = Position(node.id, step) in self._pinned.values()
+                if pinned or self.keeping.fits(self._saves_to_come() + 1):
+                    lease.saves.add(step)
+                    self.frontier.expect(node, step, lease.id)
             self._changed[lease] = None
             return
 
@@ -214,6 +223,15 @@ class Engine:
 
     def _checkpoint_lost(self, event: CheckpointLost) -> None:
         self._drop(event.position)
+
+    def _checkpoint_deleted(self, event: CheckpointDeleted) -> None:
+        self.keeping.deleted(event.checkpoint)
+
+    def _paused(self, _: Paused) -> None:
+        self.paused = True
+
+    def _resumed(self, _: Resumed) -> None:
+        self.paused = False
 
     def _halted(self, _: Halted) -> None:
         self.halted = True
@@ -300,7 +318,7 @@ class Engine:
         lease.note(self._now, f"saved at {event.step}")
         node = lease.node_at(event.step)
         lease.saves.discard(event.step)
-        lease.saved.add(event.step)
+        lease.settled.add(event.step)
         position = Position(node.id, event.step)
         self._facts.append(self.plan.keep(position, event.checkpoint))
         self._losses.pop((lease.way[0][0], lease.start), None)
@@ -317,12 +335,14 @@ class Engine:
     def _save_failed(self, event: SaveFailed) -> None:
         lease = self._lease(event.lease, event, "running", "saving")
         lease.note(self._now, f"save failed at {event.step}: {event.error}")
+        lease.settled.add(event.step)
         self._give_up_save(lease, event.step)
         self._forget_if_done(lease)
         cause = (
             "the disk is full; make room and run the same script again" if event.disk_full else event.error
         )
-        self._commands.append(Abort(f"the checkpoint at step {event.step} could not be saved: {cause}"))
+        error = f"the checkpoint at step {event.step} could not be saved: {cause}"
+        self._commands.append(Abort(error, event.disk_full))
 
     def _steps_missed(self, event: StepsMissed) -> None:
         if event.lease not in self.leases:
@@ -343,7 +363,7 @@ class Engine:
         lease.at = event.step
         node = lease.node_at(event.step)
         self._span(lease)
-        if lease.start < event.step and event.step not in lease.saved:
+        if lease.start < event.step and event.step not in lease.settled:
             lease.saves.add(event.step)
             self.frontier.expect(node, event.step, lease.id)
         position = Position(node.id, event.step)
@@ -430,10 +450,32 @@ class Engine:
     # What to keep.
 
     def _let_go(self) -> None:
-        """Drop what outgrows the budget."""
-        saves = sum(min(len(lease.saves), 1) for lease in self.leases.values())
+        """Drop what leaves too little room in the budget for a save by every worker."""
+        saves = len(self.workers.idle) + len(self.workers.busy)
         for position in self.keeping.excess(saves, self._is_needed):
             self._drop(position)
+
+    def has_room(self) -> bool:
+        """Whether one more lease may start: its save fits into the budget, or it is the only one."""
+        saves = self._saves_to_come()
+        return self.keeping.fits(saves + 1) or not (saves or self.keeping.is_deleting)
+
+    def _saves_to_come(self) -> int:
+        return sum(len(lease.saves) for lease in self.leases.values())
+
+    def _promise_what_fits(self, lease: Lease) -> None:
+        """Leave out saves that there is no room for: first those that serve nobody yet, then the earliest."""
+        if self.keeping.budget is None:
+            return
+        steps, lease.saves = lease.saves, set()
+        pinned = set(self._pinned.values())
+        must = {step for step in steps if step == lease.end or lease.position(step) in pinned}
+        others = [] if self.keeping.is_guess else sorted(steps - must, reverse=True)
+        others.sort(key=lambda step: not self.frontier.live_branches(lease.node_at(step), step))
+        room = self._saves_to_come() + len(must)
+        while others and not self.keeping.fits(room + len(others)):
+            others.pop()
+        lease.saves = must.union(others)
 
     def _drop(self, position: Position) -> None:
         """A checkpoint goes, or is not what it was: whatever would start there starts from the one before."""
@@ -442,6 +484,7 @@ class Engine:
         if checkpoint is not None:
             self._facts.append(self.plan.drop(position))
             self._commands.append(DropCheckpoint(position, checkpoint))
+            self.keeping.dropped(checkpoint)
             self.frontier.unmarked(node, position.step)
             self.workers.dropped(position)
 
@@ -461,7 +504,11 @@ class Engine:
     # What to run.
 
     def _assign(self) -> None:
-        while not self.halted and self.workers.idle:
+        while not self.halted and not self.paused and self.workers.idle:
+            if not self.has_room() and not self.keeping.is_deleting:
+                self._let_go()
+            if not self.has_room():
+                return  # until a save is over, or something is deleted
             choice = self._choose()
             if choice is None:
                 return
@@ -538,12 +585,10 @@ class Engine:
             lease.saves.update(node.branch_steps(start, end))
         if lease.end > lease.start:
             lease.saves.add(lease.end)
+        lease.saves = {step for step in lease.saves if step not in lease.node_at(step).checkpoints}
+        self._promise_what_fits(lease)
         for step in sorted(lease.saves):
-            node = lease.node_at(step)
-            if step in node.checkpoints:
-                lease.saves.discard(step)
-            else:
-                self.frontier.expect(node, step, lease.id)
+            self.frontier.expect(lease.node_at(step), step, lease.id)
 
     def _tell(self, lease: Lease) -> None:
         if lease.state != "running":

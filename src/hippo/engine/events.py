@@ -70,6 +70,23 @@ class CheckpointLost:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointDeleted:
+    """The files of a checkpoint that was dropped take no room any more."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Start nothing until `Resumed`: there is more to come that belongs to what is here already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """All that was waited for is here."""
+
+
+@dataclass(frozen=True, slots=True)
 class Halted:
     """Start nothing more; running leases stop at the end of their step and save where they are."""
 
@@ -180,6 +197,9 @@ Event = (
     | RequestWithdrawn
     | BestChanged
     | CheckpointLost
+    | CheckpointDeleted
+    | Paused
+    | Resumed
     | Halted
     | WorkerJoined
     | WorkerLost

@@ -6,6 +6,11 @@ of the starts go as well, because a disk has an end and everything can be traine
 
 The costs of checkpoints change as their neighbours come and go. They are looked at again when it is their
 turn to go, so that keeping costs a logarithm, not a walk.
+
+What is let go takes room until its files are deleted, and that comes after it is recorded. So that the files
+never outgrow the budget by more than one checkpoint, however quickly workers save, room is promised before
+anything is saved: a lease starts if there is room for the save at its end, or if it is the only one, and
+promises as many others as there is room for.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from hippo.plan.facts import Position
+from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.plan import Plan
 
 
@@ -25,6 +30,7 @@ class Keeping:
         self._plan = plan
         self._heap: list[tuple[float, Position]] = []
         self._largest = 0
+        self._going = 0
         if budget is not None:
             for position, _ in plan.checkpoints():
                 self.kept(position)
@@ -34,6 +40,30 @@ class Keeping:
         if self.budget is not None:
             heappush(self._heap, (self._cost(position), position))
             self._largest = max(self._largest, self._bytes(position))
+
+    def fits(self, saves: int) -> bool:
+        """Whether there is room for so many saves; before the first one, nobody knows how large they are."""
+        if self.budget is None:
+            return True
+        return self._plan.bytes + self._going + saves * self._largest <= self.budget
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether there is a budget, and no checkpoint yet to tell how many it is enough for."""
+        return self.budget is not None and not self._largest
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether room is about to be made."""
+        return self._going > 0
+
+    def dropped(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint is let go; its files are still there."""
+        self._going += checkpoint.bytes
+
+    def deleted(self, checkpoint: Checkpoint) -> None:
+        """The files of a checkpoint that was let go are there no more."""
+        self._going -= checkpoint.bytes
 
     def excess(self, under_way: int, is_needed: Callable[[Position], int]) -> list[Position]:
         """Return what has to go so that as many more saves as are `under_way` fit into the budget.

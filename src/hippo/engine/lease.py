@@ -19,7 +19,8 @@ from hippo.plan.node import Node
 class Lease:
     """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`.
 
-    `study` is the one whose turn it was; others may be served on the way.
+    `study` is the one whose turn it was; others may be served on the way. `settled` are the steps whose
+    saves are over, well or not.
     """
 
     id: int
@@ -31,7 +32,7 @@ class Lease:
     at: int
     saves: set[int] = field(default_factory=set)
     evaluations: set[int] = field(default_factory=set)
-    saved: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
     state: Literal["running", "saving"] = "running"
     told: tuple[int, frozenset[int], frozenset[int]] | None = None
     story: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -25,8 +25,8 @@ from hippo.engine.commands import (
     UpdateLease,
 )
 from hippo.engine.core import Engine
-from hippo.engine.events import Event, Halted
-from hippo.errors import TrainerError
+from hippo.engine.events import CheckpointDeleted, Event, Halted, Paused, Resumed
+from hippo.errors import CheckpointError, TrainerError
 from hippo.executors.base import Executor
 from hippo.plan.facts import Checkpoint, Fact
 
@@ -61,6 +61,7 @@ class Loop:
         self._aio = asyncio.get_running_loop()
         self._inbox: deque[Event] = deque()
         self._woken = False
+        self._expected: set[str] = set()
         self._deliver: dict[int, Deliver] = {}
         self._next_request = 0
         self._committed = engine.plan.order
@@ -79,6 +80,19 @@ class Loop:
     def forget_request(self, request: int) -> None:
         """Deliver nothing more for a request."""
         self._deliver.pop(request, None)
+
+    def expect(self, studies: Iterable[str]) -> None:
+        """Start nothing until each of these studies has asked for all that it asks for at first."""
+        self._expected.update(studies)
+        self.handle(Paused())
+
+    def has_begun(self, study: str) -> None:
+        """A study has asked for something and waits, or it will never ask."""
+        if study in self._expected:
+            self._expected.discard(study)
+            if not self._expected:
+                self.handle(Resumed())
+                self._push_time()
 
     def when_broken(self, call: Callable[[BaseException], None]) -> None:
         """Have `call` told when the loop cannot go on."""
@@ -128,8 +142,8 @@ class Loop:
                     self._tell(command)
                 case Answer() | DropCheckpoint():
                     later.append(command)
-                case Abort(error):
-                    self._give_up(TrainerError(error))
+                case Abort(error, disk_full):
+                    self._give_up(CheckpointError(error) if disk_full else TrainerError(error))
         if facts or later:
             self._record(facts, later)
 
@@ -146,14 +160,19 @@ class Loop:
             for command in later:
                 if isinstance(command, Answer):
                     self._tell(command)
-                elif not self.engine.expects(command.position):
-                    # Otherwise it was saved anew, or will be, and replaced under its name.
-                    with suppress(OSError):  # what stays behind is swept away when the plan is next opened
-                        self._delete(command.checkpoint)
+                else:
+                    self._remove(command)
             if not self._uncommitted:
                 self._tell_quiet()
 
         self._writer.submit(facts, committed)
+
+    def _remove(self, command: DropCheckpoint) -> None:
+        if not self.engine.expects(command.position):
+            # Otherwise it was saved anew, or will be, and replaced under its name.
+            with suppress(OSError):  # what stays behind is swept away when the plan is next opened
+                self._delete(command.checkpoint)
+        self.handle(CheckpointDeleted(command.checkpoint))
 
     def _tell(self, answer: Answer) -> None:
         deliver = self._deliver.get(answer.request)
@@ -208,7 +227,7 @@ class Loop:
         self._aio.call_soon(self._advance)
 
     def _advance(self) -> None:
-        while self.waiting == self.tuners or self._quiet:
+        while (self.waiting == self.tuners and not self._expected) or self._quiet:
             if not self.executor.advance():
                 return
             self._drain()

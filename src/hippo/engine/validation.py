@@ -3,7 +3,7 @@
 * Every metric that an open request misses is wanted in the frontier, and by nobody else.
 * A promise (to evaluate, to save) names a lease that is known and that owes it.
 * A worker has at most one running lease, and a lease that runs has its worker.
-* Where a worker is idle, nothing can start, unless the engine was halted.
+* Where a worker is idle, nothing can start, unless the engine is paused, was halted or is short of room.
 * What the frontier would start next is what a frontier made afresh from the plan and the leases would.
 """
 
@@ -46,5 +46,6 @@ def validate(engine: Engine) -> None:
     for study in afresh.studies():
         if engine.frontier.best(study) != afresh.best(study):
             raise IllegalTransition(f"the frontier of {study!r} does not follow from the plan and the leases")
-        if engine.workers.idle and not engine.halted and afresh.best(study) is not None:
+        stopped = engine.halted or engine.paused or not engine.has_room()
+        if engine.workers.idle and not stopped and afresh.best(study) is not None:
             raise IllegalTransition(f"a worker is idle while something of {study!r} can start")

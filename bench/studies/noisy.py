@@ -1,0 +1,144 @@
+"""A study as a user writes it, for `chaos.py` to interrupt: ``python noisy.py HOME LOG [STORE]``.
+
+The trainer draws from NumPy's and from Python's generators at every step, and its state remembers all values
+that it was trained with. It appends a line to LOG after every step, so that others can count what was trained
+without asking Hippo. In the end the script prints every trial's metrics, and the state behind the last of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from time import time
+from typing import Any
+
+import numpy as np
+
+import hippo
+from hippo import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
+
+SAMPLES, FEATURES, CLASSES = 500, 64, 10
+
+RATES = [
+    Exponential(0.1, 0.95),
+    Exponential(0.1, 0.9),
+    MultiStep(0.1, [12, 36], 0.1),
+    MultiStep(0.1, [12, 24], 0.1),
+    Warmup(5, Cosine(0.1, 60)),
+    Warmup(5, Linear(0.1, 0.01, 30)),
+    Linear(0.1, 0.01, 48),
+    0.1,
+]
+SIZES = [64, MultiStep(64, [18], 2)]
+FIRST = {"lr": RATES, "bs": SIZES, "momentum": [0.9, Piecewise([0.9, 0.7], [9])]}
+# Asked for when the rest is done: one that leaves where others did, one that is known, one of its own.
+LATE = {"lr": [MultiStep(0.1, [12], 0.3), 0.1, 0.03], "bs": [64], "momentum": [0.9]}
+# Asked for at the very end: it leaves another one's way where nobody expected it.
+LAST = {"lr": [Piecewise([0.1, 0.02], [21])], "bs": [64], "momentum": [0.9]}
+
+
+def chained(before: bytes, values: Mapping[str, Any]) -> bytes:
+    """Return what stands for one more step, trained with these values."""
+    return hashlib.blake2b(before + json.dumps(values, sort_keys=True).encode(), digest_size=16).digest()
+
+
+def states(config: Config) -> Iterator[bytes]:
+    """Yield what stands for the state after one step of a config, after two, and so on."""
+    values: dict[str, Any] = {}
+    state = b""
+    for step in count():
+        values |= config.changes(step)
+        state = chained(state, values)
+        yield state
+
+
+class Noisy(hippo.Trainer):
+    """Softmax regression with noise: one step too many, too few or out of place changes every later bit."""
+
+    def build(self) -> None:
+        self.inputs = np.random.normal(size=(SAMPLES, FEATURES))
+        truth = np.random.normal(size=(FEATURES, CLASSES))
+        self.labels = np.argmax(self.inputs @ truth + np.random.normal(size=(SAMPLES, CLASSES)), axis=1)
+        self.weights = np.zeros((FEATURES, CLASSES))
+        self.velocity = np.zeros_like(self.weights)
+        self.values: dict[str, Any] = {}
+        self.trained_with = b""
+        self.log = os.open(self.settings["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.values |= {name: hp[name] for name in hp}
+
+    def train(self) -> None:
+        for _ in range(20):
+            chosen = random.sample(range(SAMPLES), self.values["bs"])
+            inputs = self.inputs[chosen] * (np.random.random((len(chosen), FEATURES)) > 0.2)
+            gradient = inputs.T @ (self._probabilities(inputs) - np.eye(CLASSES)[self.labels[chosen]])
+            self.velocity = self.values["momentum"] * self.velocity - self.values["lr"] * gradient / len(chosen)
+            self.weights = self.weights + self.velocity
+        self.trained_with = chained(self.trained_with, self.values)
+        os.write(self.log, f"{os.getpid()} {time():.6f} {self.trained_with.hex()}\n".encode())
+
+    def evaluate(self) -> Mapping[str, float]:
+        sample = np.random.choice(SAMPLES, 500)  # evaluation may draw: it must change nothing
+        probabilities = self._probabilities(self.inputs)
+        loss = -np.log(probabilities[np.arange(SAMPLES), self.labels] + 1e-12)
+        return {"loss": float(loss.mean()), "sampled": float(loss[sample].mean())}
+
+    def _probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        scores = inputs @ self.weights
+        raised = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        trained_with = np.frombuffer(self.trained_with, np.uint8)
+        return {"weights": self.weights, "velocity": self.velocity, "trained_with": trained_with}
+
+    def write(self, snapshot: dict[str, np.ndarray], path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **snapshot)
+
+    def save(self, path: Path) -> None:
+        self.write(self.snapshot(), path)
+
+    def load(self, path: Path) -> None:
+        with np.load(path) as arrays:
+            self.weights, self.velocity = arrays["weights"], arrays["velocity"]
+            self.trained_with = arrays["trained_with"].tobytes()
+
+
+def told(study: hippo.Study, report: hippo.Report) -> list[dict[str, Any]]:
+    """Return what came of every trial: its metrics, and the bytes of its last state as a digest."""
+    trials = []
+    for trial in report.trials:
+        model = study.load(trial.config, trial.step)
+        assert isinstance(model, Noisy)
+        digest = hashlib.sha256(b"".join(array.tobytes() for array in model.snapshot().values()))
+        digest.update(repr((np.random.random(4).tolist(), random.random())).encode())  # the generators, too
+        trials.append(
+            {"config": repr(trial.config), "metrics": dict(trial.metrics), "state": digest.hexdigest()}
+        )
+    return trials
+
+
+def main(home: str, log: str, store: str | None = None) -> None:
+    """Tune, and then tune a little more."""
+    study = hippo.Study(
+        "noisy", Noisy, home=home, store=store, executor=hippo.Local(workers=2), settings={"log": log}
+    )
+    with study:
+        first = study.tune(
+            hippo.SuccessiveHalving(FIRST, metric="loss", mode="min", min_steps=6, max_steps=48, reduction=2)
+        )
+        late = study.tune(hippo.GridSearch(LATE, metric="loss", mode="min", max_steps=30))
+        last = study.tune(hippo.GridSearch(LAST, metric="loss", mode="min", max_steps=40))
+        print(json.dumps([trial for report in (first, late, last) for trial in told(study, report)]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
