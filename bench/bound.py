@@ -1,9 +1,9 @@
 """How close a shared study comes to the physical limit.
 
-No schedule can end before the longest chain of steps is trained, nor before all unique steps are trained by all
-workers together. Real studies run on two worker processes, with trainers whose step takes a fixed time of real
-computing: a grid asked for at once, and the same grid asked for in groups, one more whenever a result comes. The
-limit follows from the steps and from the step time that the trainers measured in the same run.
+No schedule can end before the longest chain of steps is trained, nor before all unique steps are trained by
+all workers together. Real studies run on two worker processes, with trainers whose step takes a fixed time of
+real computing: a grid asked for at once, and the same grid asked for in groups, one more whenever a result
+comes. The limit follows from the steps and from the step time that the trainers measured in the same run.
 
 Bars: wall time at most 1.1 times max(longest chain, unique work / workers), for steps of 20 and of 50 ms.
 """
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Bar, Figures, run
 
 import hippo
+from harness import Bar, Figures, run
 from hippo import Config, Exponential, MultiStep, Study, TrialGroup, Tuner, Warmup
 from hippo.plan.plan import Plan, unique_steps
 from hippo.stages.tree import stage_tree
@@ -73,7 +73,7 @@ def configs() -> list[Config]:
 
 
 class Groups(Tuner):
-    """Asks for a number of configs, and for as many again whenever a result comes, until all were asked for."""
+    """Asks for a number of configs, and for as many again whenever a result comes."""
 
     metric, mode = "score", "max"
 

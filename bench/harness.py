@@ -1,6 +1,6 @@
 """What all benchmark programs have in common: figures out, bars checked, `--json` and `--check`.
 
-A program measures and returns figures by name. Its docstring states its bars, which are the ones it passes here.
+A program measures and returns figures by name. Its docstring states its bars, which it passes here.
 """
 
 from __future__ import annotations
@@ -56,4 +56,10 @@ def run(
 
 
 def _shown(value: object) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.4g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

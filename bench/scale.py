@@ -1,8 +1,9 @@
 """How the cost of merging and scheduling grows with the number of trials.
 
-A space of 100,000 configs over six hyper-parameters (learning-rate schedules, batch size, momentum, weight decay,
-optimizer, cutout) is merged into a plan; then all of them are open requests at once, and a worker takes one lease
-after the other. The same space with one weight decay in place of a hundred is measured in the same run.
+A space of 100,000 configs over six hyper-parameters (learning-rate schedules, batch size, momentum, weight
+decay, optimizer, cutout) is merged into a plan; then all of them are open requests at once, and a worker takes
+one lease after the other. The same space with one weight decay in place of a hundred is measured in the same
+run.
 
 Times are CPU seconds of one process: on a machine with nothing else to do, seconds.
 
@@ -22,7 +23,6 @@ import resource
 import time
 
 from harness import Bar, Figures, run
-
 from hippo.engine.commands import RunLease
 from hippo.engine.core import Engine
 from hippo.engine.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
@@ -40,7 +40,7 @@ BARS = [
 
 
 def space(decays: int) -> list[Config]:
-    """Return 1,000 configs for every weight decay: schedules that part in the same ways, however many there are."""
+    """Return 1,000 configs for every weight decay: however many, schedules part in the same ways."""
     rates: list[Sequence] = [Constant(0.1), Exponential(0.1, 0.95), Exponential(0.1, 0.9), Cosine(0.1, STEPS)]
     rates += [MultiStep(0.1, [first, first + 30], 0.1) for first in (30, 40, 50, 60)]
     rates += [Warmup(5, Cosine(0.1, STEPS - 5)), Warmup(5, MultiStep(0.1, [45, 85], 0.1))]
