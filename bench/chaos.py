@@ -39,15 +39,15 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
-from harness import Bar, Figures, run
-from studies.noisy import states
 
+from harness import Bar, Figures, run
 from hippo.errors import CheckpointError, StoreError
 from hippo.plan.plan import Plan
 from hippo.runtime import checkpoint_folder
 from hippo.sequences.config import Config
 from hippo.store.catalog import FILE_NAME, open_store
 from hippo.store.files import CheckpointFiles
+from studies.noisy import states
 
 SCRIPT = Path(__file__).parent / "studies" / "noisy.py"
 MARK = "HIPPO_CHAOS"
@@ -81,7 +81,13 @@ class Life:
         self.began = time.time()
         with self._out.open("w") as out, self._err.open("w") as err:
             self._script = subprocess.Popen(
-                [sys.executable, str(SCRIPT), str(folder / "home"), str(folder / "log"), *filter(None, [store])],
+                [
+                    sys.executable,
+                    str(SCRIPT),
+                    str(folder / "home"),
+                    str(folder / "log"),
+                    *filter(None, [store]),
+                ],
                 stdout=out,
                 stderr=err,
                 env={**os.environ, MARK: self._mark, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -208,7 +214,9 @@ class Ledger:
         kept = {checkpoint.name: checkpoint for _, checkpoint in plan.checkpoints()}
         expected = {"checkpoints", "locks", *(f"{FILE_NAME}{ending}" for ending in ("", "-wal", "-shm"))}
         found = Counter[str]()
-        found["files_unknown"] = sum(f"{path.parent.name}/{path.name}" not in kept for path in folder.glob("*/*"))
+        found["files_unknown"] = sum(
+            f"{path.parent.name}/{path.name}" not in kept for path in folder.glob("*/*")
+        )
         found["files_unknown"] += sum(path.name not in expected for path in (self._folder / "home").iterdir())
         for checkpoint in kept.values():
             try:
@@ -226,7 +234,9 @@ def untouched(folder: Path, store: str | None) -> tuple[Printed, float, int]:
         return life.printed(), first - life.began, life.left_over()
 
 
-def disturbed(life: Life, ledger: Ledger, chance: random.Random, span: float, kills: int) -> tuple[Counter[str], bool]:
+def disturbed(
+    life: Life, ledger: Ledger, chance: random.Random, span: float, kills: int
+) -> tuple[Counter[str], bool]:
     """Kill one process after the other; return how many, and whether the script came to its end."""
     killed = Counter[str]()
     while killed.total() < kills:
@@ -247,7 +257,9 @@ def disturbed(life: Life, ledger: Ledger, chance: random.Random, span: float, ki
     return killed, life.ends_within()
 
 
-def play(folder: Path, store: str | None, chance: random.Random, span: float, kills: int) -> tuple[Counter[str], Ledger]:
+def play(
+    folder: Path, store: str | None, chance: random.Random, span: float, kills: int
+) -> tuple[Counter[str], Ledger]:
     """Start the script again and again until it comes to its end; return the figures of these lives."""
     figures, ledger = Counter[str](), Ledger(folder, store)
     spent, ended = 0, False
@@ -306,7 +318,10 @@ def measure(options: argparse.Namespace) -> Figures:
             beyond = ledger.trained_again - ledger.lost - expected_again
             figures["steps_beyond_what_was_lost"] += max(beyond, 0)
             shutil.rmtree(home)
-            print(f"{spent + of_lives['kills_of_engines'] + of_lives['kills_of_workers']} kills", file=sys.stderr)
+            print(
+                f"{spent + of_lives['kills_of_engines'] + of_lives['kills_of_workers']} kills",
+                file=sys.stderr,
+            )
     return {**figures, "trials": len(expected), "seconds": time.monotonic() - began}
 
 

@@ -1,8 +1,8 @@
 """What the engine costs where training costs nothing: 100 trials of a trivial trainer, 10 reports each.
 
 Worker processes are up. Every report is durable in SQLite before the tuner hears of it, and so is every
-checkpoint at a trial's end. Optuna 5 does the same number of trials and reports with its SQLite storage, in the
-same run.
+checkpoint at a trial's end. Optuna 5 does the same number of trials and reports with its SQLite storage, in
+the same run.
 
 Bars:
   at most 1 s in all;

@@ -181,7 +181,7 @@ def _best(each: Measured) -> tuple[float, int, int]:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, choices=(9, 27, 81), default=27, help="how many trials (27)")
     parser.add_argument("--steps", type=int, default=24, help="steps of every trial on the grid (24)")
-    parser.add_argument("--rung", type=int, default=4, help="steps to the first rung of halving (4)")
+    parser.add_argument("--rung", type=int, default=3, help="steps to the first rung of halving (3)")
 
 
 if __name__ == "__main__":

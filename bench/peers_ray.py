@@ -91,7 +91,6 @@ class RayTune(Engine):
     def __init__(self, task: Task, variant: str) -> None:
         super().__init__(task)
         self._variant = variant
-        self._sockets = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
         self.given = (
             f"{self._scheduler()[1]}; reuse_actors={variant != 'default'}; class Trainable with "
             "reset_config, one CPU for each; a result for each rung; no loggers, verbose=0, no checkpoint at "
@@ -107,7 +106,8 @@ class RayTune(Engine):
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=256 << 20,
-            _temp_dir=self._sockets.name,  # a short path: sockets are made in it
+            # Sockets are made in it, whose paths have to be short.
+            _temp_dir=tempfile.mkdtemp(prefix="r", dir=self.task.data.parent),
         )
 
     def run(self) -> Losses:
@@ -148,7 +148,6 @@ class RayTune(Engine):
 
     def close(self) -> None:
         ray.shutdown()
-        self._sockets.cleanup()
 
     def _scheduler(self) -> tuple[Any, str]:
         task = self.task

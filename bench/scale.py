@@ -1,9 +1,9 @@
 """How the cost of merging and scheduling grows with the number of trials.
 
 A space of 100,000 configs over six hyper-parameters (learning-rate schedules, batch size, momentum, weight
-decay, optimizer, cutout) is merged into a plan; then all of them are open requests at once, and a worker takes
-one lease after the other. The same space with one weight decay in place of a hundred is measured in the same
-run.
+decay, optimizer, cutout) is merged into a plan; then all of them are open requests at once, and a worker
+takes one lease after the other. The same space with one weight decay in place of a hundred is measured in the
+same run.
 
 Times are CPU seconds of one process: on a machine with nothing else to do, seconds.
 

@@ -63,7 +63,9 @@ class Survivor(hippo.Trainer):
 
 def main(home: str, log: str, steps: str) -> None:
     """Tune, and say what came of it."""
-    study = hippo.Study("survivor", Survivor, home=home, executor=hippo.Local(workers=1), settings={"log": log})
+    study = hippo.Study(
+        "survivor", Survivor, home=home, executor=hippo.Local(workers=1), settings={"log": log}
+    )
     with study:
         report = study.tune(hippo.GridSearch(SPACE, metric="loss", mode="min", max_steps=int(steps)))
         best = report.best.load()

@@ -177,6 +177,40 @@ def test_show_of_trials_that_do_not_share_has_a_merge_rate_of_one(run: Run) -> N
     assert figures(run("show", "alone (share=False)"))["unique steps"] == (12, "merge rate 1.00")
 
 
+FILE = """
+import hippo
+from stored import Asking, study as stored
+
+def halved(step):
+    return 0.5 if step < 2 else 0.25
+
+study = stored("halved", {home!r})
+tuner = Asking([{{"lr": 0.5}}, {{"lr": hippo.Function(halved)}}], 4)
+"""
+
+
+def test_a_study_is_named_by_its_file_too_which_knows_the_functions_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "halved.py"
+    file.write_text(FILE.format(home=str(tmp_path / "elsewhere")))
+    assert main(["run", str(file), "--no-progress"]) == 0
+    monkeypatch.delitem(sys.modules, "hippo_file_halved")
+
+    home = ["--home", str(tmp_path / "elsewhere")]
+    assert main(["show", "halved", *home]) == 2
+    told = capsys.readouterr().err
+    assert "the stored function hippo_file_halved:halved cannot be imported" in told
+    assert told.endswith("; name the file that defines the study in place of 'halved'\n")
+    assert main(["ls", *home]) == 0
+    assert main(["show", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert figures(shown)["unique steps"] == (6, "merge rate 1.33")
+    assert "lr Function(halved)" in shown
+    monkeypatch.delitem(sys.modules, "hippo_file_halved")
+
+
 def test_an_unknown_study_metric_or_plan_is_named_with_those_that_are_there(run: Run) -> None:
     assert "its studies are: alone (share=False), heavy, decays" in run("show", "missing", status=2)
     assert "metric is 'depth'; expected one of fallen, height" in run(
@@ -292,6 +326,7 @@ def strays(home: Path) -> list[Path]:
 
 
 def test_gc_removes_what_no_plan_knows_and_nothing_else(run: Run, home: Path) -> None:
+    run("gc")  # a worker that is ended while it saves leaves something behind, too
     before = tree(home)
     added = strays(home)
     told = f"2 files that the plan {key_of(home, 'decays').digest} of Falling does not know, 26 B\n"
@@ -314,6 +349,7 @@ def test_gc_leaves_a_plan_alone_that_is_being_trained_on(run: Run, home: Path) -
 
 
 def test_gc_removes_plans_that_no_study_uses_any_more(run: Run, home: Path) -> None:
+    run("gc")
     with open_store(home) as catalog:
         (old,) = catalog.unused()
         others = [info for info in catalog.plans() if info != old]

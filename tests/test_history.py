@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hippo import Config, Report, Trials, Tuner
 from hippo.errors import InvalidInput
 from hippo.history import History, find_study, read_study
-from hippo.plan.facts import Fact, RequestMade
+from hippo.plan.facts import Fact, RequestMade, SpanRecorded
 from hippo.plan.plan import Plan
 from hippo.store.catalog import open_store
 from hippo.store.memory import MemoryStore
@@ -188,6 +188,17 @@ def test_nothing_measured_is_nothing_to_rank_by() -> None:
     assert history.best("loss", "min") is None
     with pytest.raises(InvalidInput, match="expected none yet: nothing has been measured"):
         history.aim("loss", "min")
+
+
+def test_worker_time_on_nodes_that_came_while_others_were_read_is_passed_over() -> None:
+    plan, store = Plan(), MemoryStore()
+    config = Config({"lr": 0.1})
+    node, facts = plan.place(config, 3)
+    store.write([*facts, plan.measure(node.position(2), {"loss": 1.0}), RequestMade("now", 0, config, 3)])
+    store.write([SpanRecorded(0, lease, lease, "train", 0, 2, 1.0, 3.0) for lease in (0, 1)])
+    history = History(store, "now")
+    assert [(trial.state, trial.trained) for trial in history.trials] == [("open", 2)]
+    assert (history.work().steps_trained, history.work().worker_seconds) == (2, 2.0)
 
 
 # Where trials are in the plan.

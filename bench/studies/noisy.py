@@ -26,17 +26,20 @@ from hippo import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, War
 SAMPLES, FEATURES, CLASSES = 500, 64, 10
 
 RATES = [
-    Exponential(0.1, 0.95),
-    Exponential(0.1, 0.9),
-    MultiStep(0.1, [12, 36], 0.1),
-    MultiStep(0.1, [12, 24], 0.1),
-    Warmup(5, Cosine(0.1, 60)),
-    Warmup(5, Linear(0.1, 0.01, 30)),
-    Linear(0.1, 0.01, 48),
-    0.1,
+    rate
+    for peak in (0.1, 0.05)
+    for rate in (
+        peak,
+        Exponential(peak, 0.95),
+        MultiStep(peak, [12, 36], 0.1),
+        MultiStep(peak, [12, 24], 0.1),
+        Warmup(5, Cosine(peak, 60)),
+        Warmup(5, Linear(peak, 0.01, 30)),
+        Linear(peak, 0.01, 48),
+    )
 ]
-SIZES = [64, MultiStep(64, [18], 2)]
-FIRST = {"lr": RATES, "bs": SIZES, "momentum": [0.9, Piecewise([0.9, 0.7], [9])]}
+MOMENTA = [0.9, 0.8, Piecewise([0.9, 0.7], [9])]
+FIRST = {"lr": RATES, "bs": [64, MultiStep(64, [18], 2)], "momentum": MOMENTA}
 # Asked for when the rest is done: one that leaves where others did, one that is known, one of its own.
 LATE = {"lr": [MultiStep(0.1, [12], 0.3), 0.1, 0.03], "bs": [64], "momentum": [0.9]}
 # Asked for at the very end: it leaves another one's way where nobody expected it.
@@ -79,7 +82,9 @@ class Noisy(hippo.Trainer):
             chosen = random.sample(range(SAMPLES), self.values["bs"])
             inputs = self.inputs[chosen] * (np.random.random((len(chosen), FEATURES)) > 0.2)
             gradient = inputs.T @ (self._probabilities(inputs) - np.eye(CLASSES)[self.labels[chosen]])
-            self.velocity = self.values["momentum"] * self.velocity - self.values["lr"] * gradient / len(chosen)
+            self.velocity = self.values["momentum"] * self.velocity - self.values["lr"] * gradient / len(
+                chosen
+            )
             self.weights = self.weights + self.velocity
         self.trained_with = chained(self.trained_with, self.values)
         os.write(self.log, f"{os.getpid()} {time():.6f} {self.trained_with.hex()}\n".encode())

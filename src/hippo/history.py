@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float]
 State = Literal["done", "open", "failed"]
+_ALONE = " (share=False)"
 Requests = dict[tuple[int, Config], set[int]]
 """The steps that were asked for, by number and config."""
 
@@ -213,7 +214,7 @@ class History:
     def best(self, metric: str, mode: Mode) -> Measurement | None:
         """Return the best measurement: by metric, then the one trained further, then the earlier trial."""
         return max(
-            self.measurements(),
+            (each for each in self.measurements() if metric in each.metrics),
             key=lambda each: (score(each.metrics, metric, mode), each.step, -each.trial.number),
             default=None,
         )
@@ -255,12 +256,14 @@ def read_study(catalog: Catalog, info: StudyInfo) -> History:
     return History(catalog.view(info.key), *asked_as(info), (info.metric, info.mode))
 
 
-def asked_as(info: StudyInfo) -> tuple[str, bool]:
-    """Return the name under which a study asks for trials, and whether they share.
+def listed_as(study: str, share: bool) -> str:
+    """Return the name under which a store lists a study: one whose trials do not share has a remark to it."""
+    return study if share else study + _ALONE
 
-    One whose trials do not has a plan of its own, and is listed with a remark behind its name.
-    """
-    name = info.name.removesuffix(" (share=False)")
+
+def asked_as(info: StudyInfo) -> tuple[str, bool]:
+    """Return the name under which a study that is listed asks for trials, and whether they share."""
+    name = info.name.removesuffix(_ALONE)
     if name != info.name and info.key.version.endswith(f" alone in {name}"):
         return name, False
     return info.name, True
@@ -282,7 +285,7 @@ def _ends(plan: Plan, spans: Iterable[SpanRecorded]) -> dict[int, int]:
         node.id: max(max(node.metrics, default=0), max(node.checkpoints, default=0)) for node in plan.nodes
     }
     for span in spans:
-        if span.last > ends[span.node]:
+        if span.last > ends.get(span.node, span.last):  # a node that came after all others were read is none
             ends[span.node] = span.last
     return ends
 

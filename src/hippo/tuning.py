@@ -66,22 +66,22 @@ class Tuning:
 
     async def run(self, tuner: Tuner) -> None:
         """Let a tuner tune to its end; what it leaves open is withdrawn."""
-        self._loop.tuners += 1
+        self._loop.tuner_begins()
         try:
             await tuner.run(self)
         finally:
-            self._loop.tuners -= 1
+            self._loop.tuner_ends()
             for trial in list(self._open):
                 self.withdraw(trial)
             self._loop.has_begun(self._study)
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
-        self._loop.tuners += 1
+        self._loop.tuner_begins()
         try:
             return await self.all(self.submit(group))
         finally:
-            self._loop.tuners -= 1
+            self._loop.tuner_ends()
 
     def let_go(self) -> None:
         """The checkpoints that were kept are subject to the budget again."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from hippo.cli.main import main
 from hippo.plan.facts import (
     Checkpoint,
     CheckpointKept,
@@ -148,3 +149,29 @@ def test_where_something_goes_wrong_everything_stays(catalog: Catalog) -> None:
         raise RuntimeError
     assert catalog.totals()[OLD].results == 2
     assert [info.key for info in catalog.unused()] == [OLD]
+
+
+def test_commands_look_at_either_database_and_clean_it(
+    home: Path, url: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(home, url) as catalog:
+        fill(catalog, OLD, "a")
+        fill(catalog, NEW, "a", "b")
+    store = ["--home", str(home), *(["--store", url] if url else [])]
+
+    def told(*arguments: str) -> str:
+        assert main([*arguments, *store]) == 0
+        return capsys.readouterr().out
+
+    listed = told("ls").splitlines()
+    assert [line.split()[:4] for line in listed[1:3]] == [
+        ["b", "Digits", "1", "2"],
+        ["a", "Digits", "2", "2"],
+    ]
+    shown = told("show", "a", "--metric", "loss", "--mode", "min")
+    assert "trial 1 at step 2: loss 0.5" in shown
+    assert "trial 0: no" in shown
+    assert len(told("export", "a").splitlines()) == 1 + 3
+    assert f"removed the plan {OLD.digest} of Digits" in told("gc", "--plans", "--yes")
+    assert told("gc", "--plans", "--yes") == "nothing to remove\n"
+    assert told("ls").splitlines() == listed[:3]

@@ -42,9 +42,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(name: str, images: Path) -> dict[str, Any]:
-    return {"cifar": {"data": str(images), "depth": 8}, "language_model": {"characters": 30_000}}.get(
-        name, {}
-    )
+    settings: dict[str, dict[str, Any]] = {
+        "cifar": {"data": str(images), "depth": 8},
+        "language_model": {"characters": 30_000},
+    }
+    return settings.get(name, {})
 
 
 @pytest.mark.parametrize("name", ["digits", "mnist", "language_model", "cifar"])

@@ -14,7 +14,15 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from hippo import CheckpointError, Config, Exponential, InvalidInput, Piecewise, TrainerError
+from hippo import (
+    CheckpointError,
+    Config,
+    Exponential,
+    IllegalTransition,
+    InvalidInput,
+    Piecewise,
+    TrainerError,
+)
 from hippo.trainers.data import Loader
 from hippo.trainers.encoding import same
 from hippo.trainers.session import Session
@@ -332,6 +340,34 @@ def test_evaluation_runs_in_evaluation_mode_without_gradients_and_changes_nothin
     assert trainer.model.weight.grad is gradient
     assert torch.is_grad_enabled()
     assert not hasattr(trainer, "best")
+
+
+def test_tensors_of_build_that_evaluation_changes_in_place_are_put_back_unless_they_are_data() -> None:
+    def make(self: Any) -> None:
+        self.seen = torch.zeros(())
+        self.images = torch.zeros(1 << 15)
+
+    def count_up(self: Any) -> None:
+        self.seen += 1
+
+    session = started(variant(build=make, evaluate=count_up), steps=1)
+    session.evaluate()
+    assert session.trainer.seen == 0  # type: ignore[attr-defined]
+
+    def spoil(self: Any) -> None:
+        self.images[0] = 1
+
+    with pytest.raises(TrainerError, match=r"evaluate\(\) changes self\.images in place"):
+        started(variant(build=make, evaluate=spoil)).evaluate()
+
+
+def test_a_trainer_that_is_released_measures_what_was_measured() -> None:
+    session = started(Convolutional, Config({"lr": 0.1, "optimizer": "sgd", "bs": 8}), steps=2)
+    metrics = session.evaluate()
+    trainer = session.release()
+    assert trainer.evaluate() == metrics
+    with pytest.raises(IllegalTransition):
+        session.advance()
 
 
 # What cannot be saved.

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from hippo.store.catalog import Catalog
+from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run = Callable[[argparse.Namespace], int]
@@ -34,40 +31,6 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", type=Path, help="a Python file that defines `study` and `tuner`"
     )
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where the store is; `open_catalog` opens it."""
-    parser.add_argument(
-        "--home",
-        metavar="FOLDER",
-        type=Path,
-        default=Path(".hippo"),
-        help="the home of the studies (default: .hippo)",
-    )
-    parser.add_argument(
-        "--store",
-        metavar="URL",
-        help="the database of the studies, such as postgresql://…, where it is not below their home",
-    )
-
-
-def open_catalog(options: argparse.Namespace) -> Catalog:
-    """Open the store that the arguments name; nothing is made where there is none."""
-    from hippo.store.catalog import open_store
-
-    return open_store(options.home, options.store, create=False)
-
-
-def add_study(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a study of the store."""
-    parser.add_argument("study", metavar="STUDY", help="the name of a study, as hippo ls shows it")
-    parser.add_argument(
-        "--plan",
-        metavar="ID",
-        help="what the study has in this plan, instead of the one that it used last",
-    )
-    add_store(parser)
 
 
 def whole_number(text: str) -> int:

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from hippo.cli.command import Commands, add_command, add_study, open_catalog
+from hippo.cli.command import Commands, add_command
+from hippo.cli.studies import add_study, read
 from hippo.errors import InvalidInput, MissingExtra
-from hippo.history import History, find_study, read_study
+from hippo.history import History
 from hippo.sequences.base import Sequence
 from hippo.sequences.constant import Constant
 from hippo.sequences.values import Value
@@ -61,9 +62,8 @@ def run(options: argparse.Namespace) -> int:
     """Read the study and write it."""
     output: Path | None = options.output
     chosen = _format(options.format, output)
-    with open_catalog(options) as catalog:
-        info = find_study(catalog, options.study, options.plan)
-        table = Table(info.name, read_study(catalog, info))
+    stored = read(options)
+    table = Table(stored.info.name, stored.history)
     try:
         if chosen == "parquet" and output is not None:
             _write_parquet(table, output)
@@ -73,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InvalidInput(f"cannot write to {output}: {error.strerror or error}") from error
+        raise InvalidInput(
+            f"cannot write to {output or 'standard output'}: {error.strerror or error}"
+        ) from error
     return 0
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippo.cli.columns import aligned, moment
-from hippo.cli.command import Commands, add_command, add_store, open_catalog
+from hippo.cli.command import Commands, add_command
+from hippo.cli.studies import add_store, home_of, open_catalog
 from hippo.errors import InvalidInput
 from hippo.view import short
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from hippo.store.key import PlanKey
 
 _DESCRIPTION = """\
-Remove checkpoint files that no plan knows, and temporary files that a killed process has left behind.
-With --plans, also plans that no study uses any more, such as those of earlier training code, with all
-their results and checkpoints. Plans that are being trained on are left alone."""
+Remove checkpoint files that no plan knows, and temporary files that killed processes left behind.
+With --plans, also plans that no study uses any more, such as those of earlier training code, with
+all their results and checkpoints. Plans that are being trained on are left alone."""
 
 _EXAMPLES = """\
 examples:
@@ -55,8 +56,8 @@ def add_to(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Remove, and say what was removed."""
     quiet = True
-    with open_catalog(options) as catalog:
-        cleaning = Cleaning(catalog, options.home, options.dry_run)
+    with open_catalog(options.home, options.store) as catalog:
+        cleaning = Cleaning(catalog, home_of(options.home), options.dry_run)
         for line in cleaning.lines(options.plans, ask=not options.yes):
             print(line)
             quiet = False

@@ -6,7 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from hippo.cli.columns import aligned, moment
-from hippo.cli.command import Commands, add_command, add_store, open_catalog
+from hippo.cli.command import Commands, add_command
+from hippo.cli.studies import add_store, open_catalog
+from hippo.errors import StoreError
 from hippo.history import asked_as, read_study
 from hippo.plan.trials import trials_of
 from hippo.view import short
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the list."""
     from hippo.store.catalog import latest
 
-    with open_catalog(options) as catalog:
+    with open_catalog(options.home, options.store) as catalog:
         totals = catalog.totals()
         rows = [_row(catalog, info, totals[info.key]) for info in latest(catalog.studies())]
         unused = [totals[info.key].bytes for info in catalog.unused()]
@@ -72,10 +74,13 @@ def _row(catalog: Catalog, info: StudyInfo, totals: PlanTotals) -> tuple[str, ..
 
 
 def _best(catalog: Catalog, info: StudyInfo) -> str:
-    """Return the best result, where it is known by what."""
+    """Return the best result, where it is known by what, and where it can be read."""
     if info.metric is None:
         return ""
-    history = read_study(catalog, info)
+    try:
+        history = read_study(catalog, info)
+    except StoreError:
+        return ""
     aim = history.aim()
     best = None if aim is None else history.best(*aim)
     return "" if best is None else f"{info.metric} {short.metric(best.metrics[info.metric])}"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hippo.cli.columns import aligned, figure, moment
-from hippo.cli.command import Commands, add_command, add_study, open_catalog, whole_number
+from hippo.cli.command import Commands, add_command, whole_number
+from hippo.cli.studies import add_study, read
 from hippo.collecting import nothing_collected
-from hippo.history import History, TrialHistory, find_study, read_study
+from hippo.history import History, TrialHistory
 from hippo.sequences.config import Config
 from hippo.stages.tree import stage_tree
 from hippo.view import short
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from hippo.tuners.base import Mode
 
 _DESCRIPTION = """\
-Show a study as it is in the store: the work that it took, its best result, its trials, what failed,
-and the tree of stages that the trials share. A study that is being trained is not disturbed, and its
-code is not needed."""
+Show a study as it is in the store: the work that it took, its best result, its trials, what
+failed, and the tree of stages that the trials share. A study that is being trained is not
+disturbed, and its code is not needed."""
 
 _EXAMPLES = """\
 of a trial:
@@ -32,6 +33,7 @@ of a trial:
 
 examples:
   hippo show digits                                  by the metric that it was last tuned for
+  hippo show digits.py                               the same, by the file that defines it
   hippo show digits --metric val_loss --mode min     by another one
   hippo show digits --trials 100 --no-tree           more trials, and no tree"""
 
@@ -74,14 +76,12 @@ def _show(options: argparse.Namespace) -> None:
 
     from hippo.view.tree import TreeDrawing
 
-    with open_catalog(options) as catalog:
-        info = find_study(catalog, options.study, options.plan)
-        related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
-        history = read_study(catalog, info)
+    stored = read(options)
+    history = stored.history
     aim = history.aim(options.metric, options.mode)
     console = Console(markup=False, emoji=False, highlight=False)
     width = console.width if console.is_terminal else None
-    for line in Page(info, related, history, aim, options.trials, width).lines():
+    for line in Page(stored.info, stored.related, history, aim, options.trials, width).lines():
         console.print(line, soft_wrap=True)
     if options.tree and history.trials:
         console.print()

@@ -214,6 +214,16 @@ class Loop:
 
     # Virtual time.
 
+    def tuner_begins(self) -> None:
+        """A tuner is at work."""
+        self.tuners += 1
+
+    def tuner_ends(self) -> None:
+        """A tuner asks for nothing more: what the others wait for may go on."""
+        self.tuners -= 1
+        if self.tuners:
+            self._push_time()
+
     def tuner_waits(self) -> None:
         """A tuner has nothing to do until it hears something."""
         self.waiting += 1

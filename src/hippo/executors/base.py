@@ -71,5 +71,5 @@ class Executor(ABC):
         """Return the executor's time in seconds."""
 
     def advance(self) -> bool:
-        """Move virtual time to the next event and emit it; False if time moves by itself or nothing is due."""
+        """Move virtual time to the next event and emit it; False where it moves by itself or none is due."""
         return False

@@ -31,7 +31,7 @@ from hippo.engine.events import (
 from hippo.errors import CheckpointError, TrainerError
 from hippo.executors.saver import Saver
 from hippo.executors.tracebacks import describe
-from hippo.store.files import CheckpointFiles
+from hippo.store.files import CheckpointFiles, says_disk_full
 from hippo.trainers.memory import is_out_of_memory
 from hippo.trainers.session import Session
 
@@ -226,8 +226,8 @@ class Runner:
         unreadable = course.doing in ("find", "start") and isinstance(error, CheckpointError)
         if unreadable:
             phase = "load"
-        elif isinstance(error, TrainerError) or course.doing == "probe":
-            phase = "contract"
+        elif isinstance(error, TrainerError) or course.doing == "probe" or says_disk_full(error):
+            phase = "contract"  # also where a disk is full: that is no trial's fault
         self._unsaid.append(
             LeaseFailed(course.lease.lease, course.out_of_reach, describe(error), phase, unreadable)
         )

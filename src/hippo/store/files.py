@@ -39,6 +39,16 @@ class DiskFull(CheckpointError):
     """A checkpoint cannot be written because the disk, or the user's share of it, is full."""
 
 
+def says_disk_full(error: BaseException) -> bool:
+    """Return whether an exception, or what it was raised from, says that a disk is full."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError) and link.errno in _FULL:
+            return True
+        link = link.__cause__ or link.__context__
+    return False
+
+
 def checkpoint_name(node: int, step: int) -> str:
     """Return the name of the checkpoint at a position; names spread evenly over the folders."""
     leaf = f"node-{node}-step-{step}"
@@ -167,11 +177,9 @@ class CheckpointFiles:
                 ) from error
             raise
 
-    def _is_full(self, error: BaseException | None) -> bool:
-        while error is not None:
-            if isinstance(error, OSError) and error.errno in _FULL:
-                return True
-            error = error.__cause__ or error.__context__
+    def _is_full(self, error: BaseException) -> bool:
+        if says_disk_full(error):
+            return True
         return self.directory.is_dir() and shutil.disk_usage(self.directory).free < _NO_ROOM
 
 

@@ -12,6 +12,7 @@ import os
 import shlex
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,8 +105,9 @@ class FileLock:
                 "or a PostgreSQL store"
             ) from error
         _held.add(self._descriptor)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, Holder.here().written().encode(), 0)
+        with suppress(OSError):  # a full disk; then others learn that the plan is in use, and not by whom
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, Holder.here().written().encode(), 0)
 
     def release(self) -> None:
         """Let go."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
 from hippo.trainers.encoding import PLAIN, Copy, same
 from hippo.trainers.refusals import check_allowed
-from hippo.trainers.stateful import clear_gradients, is_stateful
+from hippo.trainers.stateful import is_stateful, modules_in, parameters_in
 from hippo.trainers.tree import MISSING, Encoder, leaves, put
 
 # From here on, what build() leaves is taken for data to learn from.
@@ -61,6 +61,12 @@ class Attributes:
         for name, value in self._present().items():
             yield from leaves(value, name)
 
+    def set_evaluation_mode(self) -> None:
+        """Put all modules into evaluation mode."""
+        for _, value in self.leaves():
+            if isinstance(value, nn.Module):
+                value.eval()
+
     # Taking and putting back.
 
     def take(self, copy: Copy) -> dict[str, Any]:
@@ -80,7 +86,8 @@ class Attributes:
     def reset(self) -> bool:
         """Go back to the state after build(); False where something cannot be taken back."""
         built = self._built
-        if built is None or any(_is_large(value) and self._has_changed(value) for value, _ in self._noted()):
+        noted = [value for value, _ in self._constants.values()]
+        if built is None or any(_is_large(value) and self._has_changed(value) for value in noted):
             return False
         try:
             self._put(built.state, built.objects)
@@ -94,8 +101,8 @@ class Attributes:
         self._unbind_all_but(state)
         for name, data in state.items():
             setattr(self._owner, name, put(data, objects.get(name, MISSING), name))
-        for _, value in self.leaves():
-            clear_gradients(value)
+        for parameter in self._parameters():  # gradients belong to a step, not to the state between
+            parameter.grad = None
 
     # Around the user's methods.
 
@@ -106,11 +113,9 @@ class Attributes:
         check_allowed(self.leaves())
         self._made = self._by_id()
         self._note_constants()
-        encoder = Encoder(
-            clone_on_cpu, self._was_made, lambda value: self._is_constant(value) and _is_large(value)
-        )
         objects = self._present()
-        self._built = _Built(objects, encoder.encode_all(objects), self._made)
+        state = Encoder(_clone_on_cpu, self._was_made, self._is_large_constant).encode_all(objects)
+        self._built = _Built(objects, state, self._made)
 
     @contextmanager
     def setting_up(self) -> Iterator[None]:
@@ -138,13 +143,13 @@ class Attributes:
     def evaluating(self) -> Iterator[None]:
         """Evaluation mode and no gradients; afterwards everything is as it was before."""
         objects = self._present()
-        state = Encoder(_clone, self._was_made, self._is_constant).encode_all(objects)
-        modules = [value for _, value in self.leaves() if isinstance(value, nn.Module)]
-        modes = [(part, part.training) for module in modules for part in module.modules()]
-        gradients = [(parameter, parameter.grad) for module in modules for parameter in module.parameters()]
-        for module in modules:
-            module.eval()
-            clear_gradients(module)
+        state = Encoder(_clone, self._was_made, self._is_large_constant).encode_all(objects)
+        constants = [(name, value) for name, value in self._lasting() if self._is_large_constant(value)]
+        modes = [(part, part.training) for _, value in self.leaves() for part in modules_in(value)]
+        gradients = [(parameter, parameter.grad) for parameter in self._parameters()]
+        self.set_evaluation_mode()
+        for parameter, _ in gradients:
+            parameter.grad = None
         try:
             with torch.no_grad():
                 yield
@@ -154,10 +159,16 @@ class Attributes:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
             self._put_where_changed(state, objects)
+        for name, value in constants:
+            if self._has_changed(value):
+                raise TrainerError(
+                    f"evaluate() changes self.{name} in place, which is too large to be put back after every "
+                    "evaluation; change a copy of it"
+                )
 
     def _put_where_changed(self, state: dict[str, Any], objects: dict[str, Any]) -> None:
         self._unbind_all_but(objects)
-        now = Encoder(_itself, self._was_made, self._is_constant).encode_all(objects)
+        now = Encoder(_itself, self._was_made, self._is_large_constant).encode_all(objects)
         for name, value in objects.items():
             is_same = same(state[name], now[name])
             setattr(self._owner, name, value if is_same else put(state[name], value, name))
@@ -182,32 +193,36 @@ class Attributes:
     def _was_made(self, value: object) -> bool:
         return self._made.get(id(value)) is value
 
-    def _note_constants(self) -> None:
-        parts = [part for name, value in self._present().items() for _, part in _lasting(value, name)]
-        self._constants = {id(part): (part, _version(part)) for part in parts}
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for _, value in self.leaves() for parameter in parameters_in(value)]
 
-    def _noted(self) -> Iterable[tuple[object, int]]:
-        return self._constants.values()
+    def _lasting(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self._present().items():
+            yield from _lasting(value, name)
+
+    def _note_constants(self) -> None:
+        self._constants = {id(value): (value, _version(value)) for _, value in self._lasting()}
 
     def _is_constant(self, value: object) -> bool:
         return id(value) in self._constants and not self._has_changed(value)
+
+    def _is_large_constant(self, value: object) -> bool:
+        return self._is_constant(value) and _is_large(value)
 
     def _has_changed(self, value: object) -> bool:
         noted, version = self._constants[id(value)]
         return noted is not value or _version(value) != version
 
     def _unsaved(self) -> Iterator[tuple[str, Any]]:
-        for name, value in self._present().items():
-            for part_name, part in _lasting(value, name):
-                if self._is_constant(part) and not isinstance(part, Tensor):
-                    yield part_name, part
+        for name, value in self._lasting():
+            if self._is_constant(value) and not isinstance(value, Tensor):
+                yield name, value
         encoder = Encoder(_itself, self._was_made, self._is_constant)
         encoder.encode_all(self._present())
         yield from ((name, value) for name, value in encoder.relied_on if not is_stateful(value))
 
 
-def clone_on_cpu(tensor: Tensor) -> Tensor:
-    """Return a copy in main memory."""
+def _clone_on_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().clone() if tensor.device.type == "cpu" else tensor.detach().cpu()
 
 
@@ -242,18 +257,10 @@ def _is_large(value: Any) -> bool:
 
 def _count(value: Any, most: int) -> int:
     """Return the number of items in containers, at any depth; about that where it is above `most`."""
-    kind = type(value)
-    if kind not in _CONTAINERS:
+    if type(value) not in _CONTAINERS:
         return 1
     count = len(value)
-    items = (
-        ()
-        if count > most or kind in (set, frozenset)
-        else value.values()
-        if isinstance(value, dict)
-        else value
-    )
-    for item in items:
+    for item in value.values() if isinstance(value, dict) else value:
         if count > most:
             break
         if type(item) not in PLAIN:

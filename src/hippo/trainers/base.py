@@ -98,6 +98,9 @@ class Trainer(ABC):
             "write(snapshot, path) has to write what snapshot() returns"
         )
 
+    def finish(self) -> None:  # noqa: B027 - optional
+        """Get ready for use: called before the trained model is handed to the user."""
+
     # For adapters.
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:

@@ -157,6 +157,13 @@ class Session:
 
         return Snapshot(deferred=False, write=save_now) if copy is None else Snapshot(True, write_copy)
 
+    def release(self) -> Trainer:
+        """Hand the trainer over, ready for use, and forget it."""
+        trainer = self.trainer
+        trainer.finish()
+        self.drop()
+        return trainer
+
     def drop(self) -> None:
         """Forget the trainer, and with it the state; the next start builds anew."""
         self._trainer = None

@@ -118,9 +118,8 @@ def modules_in(value: object) -> list[nn.Module]:
     return list(value.modules()) if isinstance(value, nn.Module) else []
 
 
-def clear_gradients(value: object) -> None:
-    """Drop the gradients of a module or a parameter: they belong to a step, not to the state between."""
-    parameters = value.parameters() if isinstance(value, nn.Module) else [value]
-    for parameter in parameters:
-        if isinstance(parameter, nn.Parameter):
-            parameter.grad = None
+def parameters_in(value: object) -> list[nn.Parameter]:
+    """Return the parameters of a module; what is a parameter is its own."""
+    if isinstance(value, nn.Parameter):
+        return [value]
+    return list(value.parameters()) if isinstance(value, nn.Module) else []

@@ -111,6 +111,10 @@ class TorchTrainer(Trainer):
         """Go back to the state right after `build`."""
         return self._attributes.reset()
 
+    def finish(self) -> None:
+        """Put all modules into evaluation mode."""
+        self._attributes.set_evaluation_mode()
+
     def snapshot(self) -> object:
         """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
         packer = Packer()
