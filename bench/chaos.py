@@ -1,18 +1,18 @@
 """What killing costs: a study whose processes are killed at random moments, and whose script is run again.
 
-The study is `studies/noisy.py`: successive halving over schedules, and late branches. While its script runs, either
-the script itself (which is the engine) or one of its workers is killed by SIGKILL, at moments spread evenly from its
-first instruction to a good while after its first trained step. A script that was killed is started again. When it
-has come to its end it is run once more, untouched, and what it prints is compared with what an undisturbed run
-printed; then a new round begins in a new home, until all kills are spent.
+The study is `studies/noisy.py`: successive halving over schedules, and late branches. While its script runs,
+either the script itself (which is the engine) or one of its workers is killed by SIGKILL, at moments spread
+evenly from its first instruction to a good while after its first trained step. A script that was killed is
+started again. When it has come to its end it is run once more, untouched, and what it prints is compared with
+what an undisturbed run printed; then a new round begins in a new home, until all kills are spent.
 
 What was trained is counted from a log that the trainer itself writes, a line for every step.
 
 Bars, for any number of kills:
   no result and no trial's final state differs from the undisturbed run, and none is missing;
   no step is trained again while the plan has its checkpoint;
-  no more steps are trained again than had been trained since the last durable checkpoint at the kills (and the way of
-  the one late branch that nobody expected);
+  no more steps are trained again than had been trained since the last durable checkpoint at the kills (and on
+  the way of the one late branch that nobody expected);
   the untouched run at the end of a round trains nothing;
   it leaves no file behind that the plan does not know, and every checkpoint of the plan is whole;
   no process is left over.
@@ -53,6 +53,8 @@ SCRIPT = Path(__file__).parent / "studies" / "noisy.py"
 MARK = "HIPPO_CHAOS"
 AFTER_FIRST_STEP = 0.8
 """Kills come until so many seconds after a life would have trained its first step."""
+
+PATIENCE = 300.0
 
 BARS = [
     Bar(figure, "at most", 0)
@@ -111,13 +113,18 @@ class Life:
                 if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
 
-    def ends_within(self, seconds: float | None = None) -> bool:
+    def ends_within(self, seconds: float) -> bool:
         """Wait; return whether the script has come to its end."""
         with suppress(subprocess.TimeoutExpired):
             self._script.wait(seconds)
         if self._script.returncode:
             raise RuntimeError(f"the script ended with {self._script.returncode}:\n{self._err.read_text()}")
         return self._script.returncode == 0
+
+    def come_to_its_end(self) -> None:
+        """Wait until the script ends by itself."""
+        if not self.ends_within(PATIENCE):
+            raise RuntimeError(f"the script is stuck for {PATIENCE} seconds:\n{self._err.read_text()}")
 
     def kill(self) -> bool:
         """Kill the script; return whether it was still running."""
@@ -140,20 +147,21 @@ class Life:
 class Ledger:
     """What is known of one home from outside: steps from the trainer's log, checkpoints from the plan.
 
-    A state stands for the values of all steps that led to it, so it is the same in every process and every run.
+    A state stands for the values of all steps that led to it, so it is the same in every process and run.
     """
 
     def __init__(self, folder: Path, store: str | None) -> None:
+        self.folder = folder
+        self.store = store
         self.lost = 0
-        self._folder = folder
-        self._store = store
+        folder.mkdir(exist_ok=True)
         self._accounted: set[int] = set()
         self._kept_since: dict[str, int] = {}
         self._ways: dict[Config, list[str]] = {}
 
     def trained(self) -> list[tuple[int, float, str]]:
         """Return all steps that were trained, in their order: in which process, when, and to which state."""
-        log = self._folder / "log"
+        log = self.folder / "log"
         parts = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
         return [(int(pid), float(moment), state) for pid, moment, state in parts]
 
@@ -176,20 +184,20 @@ class Ledger:
 
         What a killed process has left of a file is read from a copy: to recover it is left to the next life.
         """
-        home = self._folder / "home"
+        home = self.folder / "home"
         with tempfile.TemporaryDirectory() as copy:
-            if self._store is None and not running:
+            if self.store is None and not running:
                 for file in home.glob(f"{FILE_NAME}*"):
                     shutil.copy(file, copy)
             source = home if running else Path(copy)
-            with suppress(StoreError), open_store(source, self._store, create=False) as catalog:
+            with suppress(StoreError), open_store(source, self.store, create=False) as catalog:
                 for info in catalog.plans():
-                    if str(self._folder) in info.key.settings:
+                    if str(self.folder) in info.key.settings:
                         return Plan.replay(catalog.view(info.key).read()), checkpoint_folder(home, info.key)
         return Plan(), home  # killed before there was one
 
     def bury(self, pids: set[int] | None, secured: set[str]) -> None:
-        """Account for processes that were killed (None: all): what they trained and is not secured is lost."""
+        """Account for killed processes (None: all of them): what they trained and is not secured is lost."""
         for number, (pid, _, state) in enumerate(self.trained()):
             if number not in self._accounted and (pids is None or pid in pids):
                 self._accounted.add(number)
@@ -214,10 +222,9 @@ class Ledger:
         kept = {checkpoint.name: checkpoint for _, checkpoint in plan.checkpoints()}
         expected = {"checkpoints", "locks", *(f"{FILE_NAME}{ending}" for ending in ("", "-wal", "-shm"))}
         found = Counter[str]()
-        found["files_unknown"] = sum(
-            f"{path.parent.name}/{path.name}" not in kept for path in folder.glob("*/*")
-        )
-        found["files_unknown"] += sum(path.name not in expected for path in (self._folder / "home").iterdir())
+        names = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")}
+        found["files_unknown"] = len(names - kept.keys())
+        found["files_unknown"] += len({path.name for path in (self.folder / "home").iterdir()} - expected)
         for checkpoint in kept.values():
             try:
                 files.verify(checkpoint)
@@ -229,7 +236,7 @@ class Ledger:
 def untouched(folder: Path, store: str | None) -> tuple[Printed, float, int]:
     """Run the script to its end; return what it printed, when it was in training, and what was left over."""
     with Life(folder, store) as life:
-        life.ends_within()
+        life.come_to_its_end()
         first = min((moment for _, moment, _ in Ledger(folder, store).trained()), default=time.time())
         return life.printed(), first - life.began, life.left_over()
 
@@ -254,17 +261,16 @@ def disturbed(
         elif life.kill():
             killed["kills_of_engines"] += 1
             return killed, False
-    return killed, life.ends_within()
+    life.come_to_its_end()
+    return killed, True
 
 
-def play(
-    folder: Path, store: str | None, chance: random.Random, span: float, kills: int
-) -> tuple[Counter[str], Ledger]:
-    """Start the script again and again until it comes to its end; return the figures of these lives."""
-    figures, ledger = Counter[str](), Ledger(folder, store)
+def lives(ledger: Ledger, chance: random.Random, span: float, kills: int) -> Counter[str]:
+    """Start the script again and again until it comes to its end; return the figures."""
+    figures = Counter[str]()
     spent, ended = 0, False
     while not ended:
-        with Life(folder, store) as life:
+        with Life(ledger.folder, ledger.store) as life:
             killed, ended = disturbed(life, ledger, chance, span, kills - spent)
             figures["processes_left"] += life.left_over()
         if not ended:
@@ -272,10 +278,11 @@ def play(
         spent += killed.total()
         figures.update(killed)
         figures["lives"] += 1
-    return figures, ledger
+    return figures
 
 
-def compare(expected: Printed, found: Printed) -> Counter[str]:
+def compared(expected: Printed, found: Printed) -> Counter[str]:
+    """Compare what two runs printed."""
     figures = Counter[str]()
     for place, trial in enumerate(expected):
         other = found[place] if place < len(found) else {"config": None, "metrics": {}, "state": None}
@@ -289,40 +296,39 @@ def compare(expected: Printed, found: Printed) -> Counter[str]:
     return figures
 
 
+def played(ledger: Ledger, expected: Printed, unexpected_branch: int, *disturbance: Any) -> Counter[str]:
+    """Play one round in a home of its own; return its figures."""
+    figures = lives(ledger, *disturbance)
+    trained = len(ledger.trained())
+    found, _, left = untouched(ledger.folder, ledger.store)
+    figures.update(compared(expected, found))
+    figures.update(ledger.audit())
+    figures["rounds"] += 1
+    figures["processes_left"] += left
+    figures["steps_trained"] += trained
+    figures["steps_of_untouched_runs"] += len(ledger.trained()) - trained
+    figures["steps_trained_again"] += ledger.trained_again
+    figures["steps_lost"] += ledger.lost
+    figures["steps_in_spite_of_a_checkpoint"] += ledger.trained_in_spite
+    figures["steps_beyond_what_was_lost"] += max(ledger.trained_again - ledger.lost - unexpected_branch, 0)
+    return figures
+
+
 def measure(options: argparse.Namespace) -> Figures:
-    chance = random.Random(options.seed)
-    figures = Counter[str](dict.fromkeys((bar.figure for bar in BARS), 0))
     began = time.monotonic()
+    chance = random.Random(options.seed)
+    figures = Counter[str](dict.fromkeys(("kills_of_engines", "kills_of_workers", "rounds", "lives"), 0))
     with tempfile.TemporaryDirectory() as folder:
-        alone = Path(folder) / "undisturbed"
-        alone.mkdir()
-        expected, until_first_step, left = untouched(alone, options.store)
-        expected_again = Ledger(alone, options.store).trained_again
-        figures["processes_left"] += left
-        while (spent := figures["kills_of_engines"] + figures["kills_of_workers"]) < options.kills:
-            figures["rounds"] += 1
-            home = Path(folder) / f"round-{figures['rounds']}"
-            home.mkdir()
-            span = until_first_step + AFTER_FIRST_STEP
-            of_lives, ledger = play(home, options.store, chance, span, options.kills - spent)
-            trained = len(ledger.trained())
-            found, _, left = untouched(home, options.store)
-            for part in (of_lives, compare(expected, found), ledger.audit()):
-                figures.update(part)
-            figures["processes_left"] += left
-            figures["steps_trained"] += trained
-            figures["steps_of_untouched_runs"] += len(ledger.trained()) - trained
-            figures["steps_trained_again"] += ledger.trained_again
-            figures["steps_lost"] += ledger.lost
-            figures["steps_in_spite_of_a_checkpoint"] += ledger.trained_in_spite
-            beyond = ledger.trained_again - ledger.lost - expected_again
-            figures["steps_beyond_what_was_lost"] += max(beyond, 0)
-            shutil.rmtree(home)
-            print(
-                f"{spent + of_lives['kills_of_engines'] + of_lives['kills_of_workers']} kills",
-                file=sys.stderr,
-            )
-    return {**figures, "trials": len(expected), "seconds": time.monotonic() - began}
+        first = Ledger(Path(folder) / "undisturbed", options.store)
+        expected, until_first_step, figures["processes_left"] = untouched(first.folder, options.store)
+        span = until_first_step + AFTER_FIRST_STEP
+        while (kills := figures["kills_of_engines"] + figures["kills_of_workers"]) < options.kills:
+            print(f"{kills} of {options.kills} kills", file=sys.stderr)
+            ledger = Ledger(Path(folder) / f"round-{figures['rounds']}", options.store)
+            figures.update(played(ledger, expected, first.trained_again, chance, span, options.kills - kills))
+            shutil.rmtree(ledger.folder)
+    barred = {bar.figure: figures.pop(bar.figure, 0) for bar in BARS}
+    return {"trials": len(expected), **figures, **barred, "seconds": time.monotonic() - began}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

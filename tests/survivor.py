@@ -1,7 +1,7 @@
-"""A user's script, for `test_survival.py` to run, interrupt and run again: ``python survivor.py HOME LOG STEPS``.
+"""A user's script, for tests to run, interrupt and run again: ``python survivor.py HOME LOG STEPS``.
 
-Every trained step is a line in LOG that names all values it was trained with. With GATE in the environment, the
-third step of a path says that it is there and waits until it is let through.
+Every trained step is a line in LOG that names all values it was trained with. With GATE in the environment,
+every step of a path from the third on says that it is there and waits until it is let through.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Survivor(hippo.Trainer):
         self.values: list[tuple[float, float]] = []
 
     def setup(self, hp: Mapping[str, Any]) -> None:
-        self.lr = hp["lr"] if "lr" in hp else self.lr
-        self.scale = hp["scale"] if "scale" in hp else self.scale
+        if "lr" in hp:
+            self.lr = hp["lr"]
+        if "scale" in hp:
+            self.scale = hp["scale"]
 
     def train(self) -> None:
         noise = np.random.normal(size=self.size) * random.random()
@@ -43,7 +45,7 @@ class Survivor(hippo.Trainer):
         with Path(self.settings["log"]).open("a") as log:
             log.write(f"{json.dumps(self.values)}\n")
         gate = os.environ.get("GATE")
-        if gate and len(self.values) == 3:
+        if gate and len(self.values) >= 3:
             with open(f"{gate}/here", "wb", 0) as here, open(f"{gate}/go", "rb", 0) as go:
                 here.write(b".")
                 go.read(1)
@@ -63,10 +65,8 @@ class Survivor(hippo.Trainer):
 
 def main(home: str, log: str, steps: str) -> None:
     """Tune, and say what came of it."""
-    study = hippo.Study(
-        "survivor", Survivor, home=home, executor=hippo.Local(workers=1), settings={"log": log}
-    )
-    with study:
+    executor = hippo.Local(workers=1)
+    with hippo.Study("survivor", Survivor, home=home, executor=executor, settings={"log": log}) as study:
         report = study.tune(hippo.GridSearch(SPACE, metric="loss", mode="min", max_steps=int(steps)))
         best = report.best.load()
     assert isinstance(best, Survivor)

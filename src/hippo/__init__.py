@@ -74,7 +74,69 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted([*_MODULES, "__version__"])
 
 if TYPE_CHECKING:
+    from hippo.errors import CheckpointError as CheckpointError
     from hippo.errors import HippoError as HippoError
+    from hippo.errors import IllegalTransition as IllegalTransition
+    from hippo.errors import InvalidInput as InvalidInput
+    from hippo.errors import MissingExtra as MissingExtra
+    from hippo.errors import StoreError as StoreError
+    from hippo.errors import TrainerError as TrainerError
+    from hippo.errors import TrialFailed as TrialFailed
+    from hippo.executors.local import Local as Local
+    from hippo.executors.simulated import Simulated as Simulated
+    from hippo.report import Best as Best
+    from hippo.report import Report as Report
+    from hippo.report import TrialReport as TrialReport
+    from hippo.report import Work as Work
+    from hippo.sequences import Config as Config
+    from hippo.sequences import Constant as Constant
+    from hippo.sequences import Cosine as Cosine
+    from hippo.sequences import CosineRestarts as CosineRestarts
+    from hippo.sequences import Cyclic as Cyclic
+    from hippo.sequences import Exponential as Exponential
+    from hippo.sequences import Function as Function
+    from hippo.sequences import InverseSqrt as InverseSqrt
+    from hippo.sequences import Linear as Linear
+    from hippo.sequences import MultiStep as MultiStep
+    from hippo.sequences import OneCycle as OneCycle
+    from hippo.sequences import Piecewise as Piecewise
+    from hippo.sequences import Polynomial as Polynomial
+    from hippo.sequences import Sequence as Sequence
+    from hippo.sequences import Step as Step
+    from hippo.sequences import Table as Table
+    from hippo.sequences import Then as Then
+    from hippo.sequences import Warmup as Warmup
+    from hippo.sequences import from_torch as from_torch
+    from hippo.sequences import parting as parting
+    from hippo.spaces import Choice as Choice
+    from hippo.spaces import Grid as Grid
+    from hippo.spaces import Int as Int
+    from hippo.spaces import LogUniform as LogUniform
+    from hippo.spaces import Option as Option
+    from hippo.spaces import Samples as Samples
+    from hippo.spaces import Space as Space
+    from hippo.spaces import Uniform as Uniform
+    from hippo.study import Study as Study
+    from hippo.together import tune_together as tune_together
+    from hippo.trainers import Loader as Loader
+    from hippo.trainers import TorchTrainer as TorchTrainer
+    from hippo.trainers import Trainer as Trainer
+    from hippo.tuners import ASHA as ASHA
+    from hippo.tuners import BOHB as BOHB
+    from hippo.tuners import PASHA as PASHA
+    from hippo.tuners import PBT as PBT
+    from hippo.tuners import EarlyStop as EarlyStop
+    from hippo.tuners import GridSearch as GridSearch
+    from hippo.tuners import Hyperband as Hyperband
+    from hippo.tuners import MedianStopping as MedianStopping
+    from hippo.tuners import OptunaSearch as OptunaSearch
+    from hippo.tuners import RandomSearch as RandomSearch
+    from hippo.tuners import Result as Result
+    from hippo.tuners import SuccessiveHalving as SuccessiveHalving
+    from hippo.tuners import Trial as Trial
+    from hippo.tuners import TrialGroup as TrialGroup
+    from hippo.tuners import Trials as Trials
+    from hippo.tuners import Tuner as Tuner
 
 
 def __getattr__(name: str) -> Any:

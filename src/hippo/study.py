@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippo.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
 from hippo.executors.base import Executor, Job
+from hippo.history import listed_as
 from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
@@ -123,6 +124,7 @@ class Study:
         self._executor = executor
         self._runtime: Runtime | None = None
         self._notes: list[str] = []
+        self._aim: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.trainer.__name__}, home={str(self.home)!r})"
@@ -166,11 +168,22 @@ class Study:
             raise InvalidInput(f"tuner is {tuner!r}; expected a hippo tuner, such as SuccessiveHalving(...)")
         with open_view(progress) as view:
             runtime = self._open()
+            self._note_aim(tuner)
             for note in self._notes:
                 view.note(note)
             self._notes.clear()
             tuning = Progress(self.name, tuner.metric, tuner.mode, runtime)
             return self._follow(self._tune(tuner, runtime, tuning), runtime, view, tuning)
+
+    def _note_aim(self, tuner: Tuner) -> None:
+        """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
+        aim = (tuner.metric, tuner.mode)
+        if self._aim != aim and not self.executor.virtual:
+            from hippo.store.catalog import open_store
+
+            with open_store(self.home, self.store_url) as catalog:
+                catalog.aim(listed_as(self.name, self.share), self.key, *aim)
+            self._aim = aim
 
     async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress) -> Report:
         loop = runtime.loop
@@ -337,7 +350,7 @@ class Study:
         from hippo.store.catalog import open_store
 
         catalog = open_store(self.home, self.store_url)
-        before = catalog.bind(self.name if self.share else f"{self.name} (share=False)", key)
+        before = catalog.bind(listed_as(self.name, self.share), key)
         if before is not None:
             self._notes.append(
                 f"{self.trainer.__name__}'s code, settings or seed changed since study {self.name!r} "
@@ -380,4 +393,4 @@ class Study:
 
         session = Session(self.trainer, self.settings, self.seed)
         session.start(config, step, path, warm=False)
-        return session.trainer
+        return session.release()

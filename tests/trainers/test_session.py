@@ -25,7 +25,6 @@ class Logged(Trainer):
     """Writes down how it is called; its state is the number of steps."""
 
     calls: ClassVar[list[Any]] = []  # of all objects
-    can_reset = False
     metrics: ClassVar[Any] = {"loss": 0.5}
 
     def build(self) -> None:
@@ -50,11 +49,13 @@ class Logged(Trainer):
 
     def reset(self) -> bool:
         self.calls.append("reset")
-        return self.can_reset
+        return False
 
 
 class Resettable(Logged):
-    can_reset = True
+    def reset(self) -> bool:
+        self.calls.append("reset")
+        return True
 
 
 @pytest.fixture(autouse=True)
@@ -131,11 +132,17 @@ def test_back_to_scratch_means_reset_and_where_that_fails_a_new_object(
     assert calls == [*way_back, ("setup", {"lr": 0.1, "bs": 8})]
 
 
-def test_loading_into_a_trainer_that_cannot_reset_does_not_build_again(tmp_path: Path) -> None:
-    session = from_scratch(1)
+@pytest.mark.parametrize(
+    ("reset", "way_back"),
+    [(Trainer.reset, []), (Logged.reset, ["reset", "build"]), (Resettable.reset, ["reset"])],
+)
+def test_a_load_meets_a_trainer_right_after_build_or_one_that_never_goes_back_by_itself(
+    reset: Callable[[Any], bool], way_back: list[str], tmp_path: Path
+) -> None:
+    session = from_scratch(1, type("Loading", (Logged,), {"reset": reset}))
     session.snapshot()(tmp_path / "one")
     calls = calls_during(lambda: session.start(CONFIG, 1, tmp_path / "one", False))
-    assert calls == ["reset", ("setup", {"lr": 0.1, "bs": 8}), ("load", "saved")]
+    assert calls == [*way_back, ("setup", {"lr": 0.1, "bs": 8}), ("load", "saved")]
 
 
 def test_after_a_drop_the_next_start_builds() -> None:

@@ -234,6 +234,23 @@ def test_a_large_tensor_that_training_changes_is_saved_and_sends_a_reset_back_to
     assert session.trainer.memory[0] == 0  # type: ignore[attr-defined]
 
 
+def test_a_load_after_a_trial_that_spoilt_large_data_finds_it_whole(tmp_path: Path) -> None:
+    def make(self: Any) -> None:
+        self.images = torch.zeros(1 << 15)
+
+    def spoil(self: Any) -> None:
+        if self.optimizer.param_groups[0]["lr"] > 1:
+            self.images[0] = 5
+
+    trainer = variant(build=make, train=spoil)
+    session = started(trainer, steps=1)
+    session.snapshot()(tmp_path / "one")
+    session.start(Config({"lr": 2.0}), 0, None, False)
+    session.advance()
+    session.start(LR, 1, tmp_path / "one", False)
+    assert session.trainer.images[0] == 0  # type: ignore[attr-defined]
+
+
 def test_objects_that_setup_makes_are_made_again_by_it(tmp_path: Path) -> None:
     class Augmentation:
         pass
@@ -409,7 +426,9 @@ def test_an_object_with_a_state_dict_is_saved_instead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: np.zeros(1 << 14), lambda: list(range(2000)), lambda: defaultdict(int)], ids=str
+    "make",
+    [lambda: np.zeros(1 << 14), lambda: list(range(2000)), lambda: defaultdict(int)],
+    ids=["array", "list", "dict"],
 )
 def test_large_data_of_build_that_changes_in_place_is_found(make: Callable[[], Any]) -> None:
     def build(self: Any) -> None:

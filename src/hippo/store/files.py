@@ -228,6 +228,9 @@ def _checksum(path: Path) -> str:
 
 def _sync_all(paths: list[Path]) -> None:
     """Make files and folders durable; those that are asked for together are written in one go."""
+    if len(paths) == 1:  # a thread would cost more than it brings
+        _sync(paths[0])
+        return
     with ThreadPoolExecutor(min(len(paths), _SYNC_THREADS)) as pool:
         list(pool.map(_sync, paths))
 

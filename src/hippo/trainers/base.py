@@ -8,9 +8,10 @@ order as in a run that nobody interrupted:
                         setup(what changes now)  train() ...
     along the way       setup(what changes now)  train()
 
-`build` runs once in a process. Going back to scratch runs `reset`; where that returns False, a new object is
-made and built. Before `load`, too, `reset` is tried; where it returns False, `load` meets an object that has
-trained something else, and must leave nothing of that behind.
+`build` runs once in a process, as far as possible. Going back to scratch, or to a checkpoint, runs `reset`;
+where that returns False, a new object is made and built. A trainer that does not define `reset` is built anew
+to go back to scratch only: its `load` meets an object that has trained something else, and must leave nothing
+of that behind.
 
 All calls come from one thread, except `write`, which runs beside training.
 """

@@ -186,9 +186,11 @@ class Session:
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
     def _ready(self, scratch: bool) -> Trainer:
-        """Return a trainer that is built; for a start from scratch, one in the state right after build()."""
-        if self._trainer is not None and not self._trainer.reset() and scratch:
-            self._trainer = None
+        """Return a trainer in the state right after build(), or one whose load() does not depend on that."""
+        if self._trainer is not None and not self._trainer.reset():
+            defines_reset = self._class.reset is not Trainer.reset
+            if scratch or defines_reset:
+                self._trainer = None
         if self._trainer is None:
             had_torch = "torch" in sys.modules
             self._trainer = self._build()
