@@ -377,9 +377,9 @@ def test_where_files_may_not_grow_a_study_stops_and_when_they_may_again_it_goes_
     study.tune(grid(4), progress=False)
     files = [path for path in (tmp_path / "home" / "checkpoints").rglob("*") if path.is_file()]
     most = max(path.stat().st_size for path in files)
-    workers = psutil.Process().children()
-    for worker in workers:
-        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (most, most))
+    for process in psutil.Process().children():
+        if "hippo.executors.worker" in process.cmdline():
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
     with pytest.raises(hippo.HippoError, match=r"(?s)could not be saved.*File too large"):
         study.tune(grid(200), progress=False)
     study.open()

@@ -37,7 +37,9 @@ examples:
   hippo plan digits.py                 figures, and as much of the stage tree as fits
   hippo plan digits.py --no-tree       only the figures
   hippo plan digits.py --depth 4       the first four levels of branches, in full
-  hippo plan digits.py --steps 30      the same for trials of 30 steps"""
+  hippo plan digits.py --steps 30      the same for trials of 30 steps
+  hippo plan digits.py --workers 1,8,40 --seconds 30
+                                       what it would cost on 1, 8 and 40 workers"""
 
 _MOST_COMPARED = 20_000
 """Configs times hyper-parameters up to which the cost in sharing of each hyper-parameter is worked out."""
@@ -55,6 +57,19 @@ def add_to(commands: Commands) -> None:
         help="the length of a trial (default: the tuner's max_steps)",
     )
     parser.add_argument(
+        "--workers",
+        metavar="N,N,…",
+        type=_numbers,
+        help="predict worker-hours and hours to the end on so many workers, shared and unshared, by running "
+        "the tuner in virtual time",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="S",
+        type=float,
+        help="seconds that a step takes, for --workers (default: as measured in the plan, else 1)",
+    )
+    parser.add_argument(
         "--tree",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -68,6 +83,11 @@ def add_to(commands: Commands) -> None:
     )
 
 
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list such as ``1,8,40``."""
+    return [whole_number(number) for number in text.split(",")]
+
+
 def run(options: argparse.Namespace) -> int:
     """Work the figures out and print them."""
     from rich.console import Console
@@ -79,6 +99,12 @@ def run(options: argparse.Namespace) -> int:
     console = Console(markup=False, emoji=False, highlight=False)
     for line in outlook.lines():
         console.print(line, soft_wrap=True)
+    if options.workers:
+        from hippo.estimate import estimate, format_estimates
+
+        rows = estimate(script.study, script.tuner, options.workers, options.seconds)
+        console.print()
+        console.print(format_estimates(rows), soft_wrap=True)
     if options.tree:
         console.print()
         console.print(TreeDrawing(outlook.tree, options.depth))

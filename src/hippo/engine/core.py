@@ -457,6 +457,8 @@ class Engine:
 
     def has_room(self) -> bool:
         """Whether one more lease may start: its save fits into the budget, or it is the only one."""
+        if self.keeping.budget is None:
+            return True
         saves = self._saves_to_come()
         return self.keeping.fits(saves + 1) or not (saves or self.keeping.is_deleting)
 
@@ -526,9 +528,14 @@ class Engine:
             if task is not None:
                 chosen = (study, task, None)
                 break
-        for worker, position in self.workers.unsaved():
+        for node, step in self.frontier.stirred:
+            self.workers.stir(Position(node.id, step))
+        self.frontier.stirred.clear()
+        for worker, position in self.workers.stirred():
             own = self.frontier.held(self.plan[position.node], position.step)
-            if own is not None and (chosen is None or own.reach >= chosen[1].reach):
+            if own is None:
+                self.workers.rest(worker)  # until something is to be done from there again
+            elif chosen is None or own.reach >= chosen[1].reach:
                 chosen = (self._asks(own), own, worker)
         return chosen
 

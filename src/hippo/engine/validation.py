@@ -42,10 +42,14 @@ def validate(engine: Engine) -> None:
     for worker, number in engine.workers.busy.items():
         if engine.leases[number].worker != worker or engine.leases[number].state != "running":
             raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")
+    stopped = engine.halted or engine.paused or not engine.has_room()
+    for worker, position in engine.workers.unsaved():
+        held = engine.frontier.held(engine.plan[position.node], position.step)
+        if held is not None and not stopped:
+            raise IllegalTransition(f"worker {worker} is idle while it can go on from {position}")
     afresh = engine.frontier.rebuilt()
     for study in afresh.studies():
         if engine.frontier.best(study) != afresh.best(study):
             raise IllegalTransition(f"the frontier of {study!r} does not follow from the plan and the leases")
-        stopped = engine.halted or engine.paused or not engine.has_room()
         if engine.workers.idle and not stopped and afresh.best(study) is not None:
             raise IllegalTransition(f"a worker is idle while something of {study!r} can start")

@@ -17,6 +17,7 @@ class Workers:
         self._holds: dict[int, Position] = {}
         self._holder: dict[Position, int] = {}
         self._unsaved: dict[int, None] = {}
+        self._stirred: dict[int, None] = {}
 
     def join(self, worker: int) -> None:
         """A slot is up and holds nothing."""
@@ -44,17 +45,18 @@ class Workers:
             self._holds[worker] = holds
             self._holder[holds] = worker
             if not saved:
-                self._unsaved[worker] = None
+                self._unsaved[worker] = self._stirred[worker] = None
 
     def saved(self, position: Position) -> None:
         """The state at a position is in a checkpoint now."""
         if (worker := self._holder.get(position)) is not None:
             self._unsaved.pop(worker, None)
+            self._stirred.pop(worker, None)
 
     def dropped(self, position: Position) -> None:
         """The checkpoint of the state at a position is gone; whoever holds it is the only one again."""
         if (worker := self._holder.get(position)) is not None and worker in self.idle:
-            self._unsaved[worker] = None
+            self._unsaved[worker] = self._stirred[worker] = None
 
     def holds(self, worker: int) -> Position | None:
         """Return the position of the state that an idle slot holds."""
@@ -62,8 +64,23 @@ class Workers:
 
     def unsaved(self) -> Iterator[tuple[int, Position]]:
         """Yield the idle slots whose state nobody else can start from yet."""
-        for worker in list(self._unsaved):
+        for worker in self._unsaved:
             yield worker, self._holds[worker]
+
+    def stirred(self) -> Iterator[tuple[int, Position]]:
+        """Yield those of them that may have work to go on with."""
+        for worker in list(self._stirred):
+            yield worker, self._holds[worker]
+
+    def stir(self, position: Position) -> None:
+        """There may be work from the state at a position."""
+        worker = self._holder.get(position)
+        if worker is not None and worker in self._unsaved:
+            self._stirred[worker] = None
+
+    def rest(self, worker: int) -> None:
+        """There is no work from the state that a slot holds."""
+        self._stirred.pop(worker, None)
 
     def choose(self, source: Position | None) -> int:
         """Return the idle slot that is best for work from `source`: the one that holds it, or any."""
@@ -79,3 +96,4 @@ class Workers:
         if position is not None and self._holder.get(position) == worker:
             del self._holder[position]
         self._unsaved.pop(worker, None)
+        self._stirred.pop(worker, None)

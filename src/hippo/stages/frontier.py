@@ -64,6 +64,8 @@ class Frontier:
         self._queues: dict[str, list[tuple[float, int, int, int, Node]]] = {}
         self._queued: dict[tuple[str, Node, int], float] = {}
         self._pushes = count()
+        # States on their way to a checkpoint that something waits for, since somebody last looked.
+        self.stirred: dict[tuple[Node, int], None] = {}
 
     # Wants.
 
@@ -246,6 +248,8 @@ class Frontier:
             if mark is not None:
                 if mark in node.checkpoints:
                     self._push(study, node, mark, cost + (step - mark) * node.pace)
+                else:
+                    self.stirred[node, mark] = None
                 return
             cost += (step - node.start) * node.pace
             if self.is_kept(node, node.start):
@@ -253,6 +257,7 @@ class Frontier:
                 return
             assert node.parent is not None
             if node.start in self.coming.get(node.parent, ()):
+                self.stirred[node.parent, node.start] = None
                 return
             node, step = node.parent, node.start
 
