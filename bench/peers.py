@@ -76,7 +76,8 @@ def measure(options: argparse.Namespace) -> Figures:
     if missing := [name for name in ("ray", "optuna", "mlxtend") if importlib.util.find_spec(name) is None]:
         raise SystemExit(f"{', '.join(missing)} missing: pip install 'hippo[bench]'")
     os.environ["OMP_NUM_THREADS"] = "1"
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything started is ended
+    # So that everything started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     figures: dict[str, Any] = {name: version(name) for name in ("torch", "optuna", "ray")}
     rows: dict[str, dict[str, Row]] = {}
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:

@@ -228,13 +228,20 @@ class Study:
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
         keeping = Tuning(runtime.loop, self.name, self.share, keep=True)
-        (result,) = await keeping.once(TrialGroup(((who, step),)))
-        if result.failed:
-            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
-        node = runtime.plan.find(result.trial.config, step, keeping.salt(result.trial)).holder(step)
-        if not await runtime.is_whole(Position(node.id, step)):
-            await keeping.once(TrialGroup(((result.trial, step),)))
-        return Held(runtime.folder, node.checkpoints[step], keeping.let_go)
+        for _ in range(2):
+            (result,) = await keeping.once(TrialGroup(((who, step),)))
+            who = result.trial
+            if result.failed:
+                keeping.let_go()
+                raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+            node = runtime.plan.find(who.config, step, keeping.salt(who)).holder(step)
+            if await runtime.is_whole(Position(node.id, step)):
+                return Held(runtime.folder, node.checkpoints[step], keeping.let_go)
+        keeping.let_go()
+        raise CheckpointError(
+            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
+            f"{runtime.folder} is in order"
+        )
 
     def _load_best(self, trial: Trial, step: int, held: Held) -> Trainer:
         if not self.executor.virtual:
@@ -276,7 +283,8 @@ class Study:
         try:
             return self._load(who.config if isinstance(who, Trial) else who, step, held.path)
         finally:
-            runtime.ask(held.let_go)
+            with suppress(Closed):
+                runtime.ask(held.let_go)
 
     def to_optuna(self, metric: str | None = None, mode: str | None = None) -> optuna.Study:
         """Return what the study has come to as an Optuna study in memory, for Optuna's plots and dashboard.
