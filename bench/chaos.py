@@ -265,14 +265,20 @@ def disturbed(
     return killed, True
 
 
-def lives(ledger: Ledger, chance: random.Random, span: float, kills: int) -> Counter[str]:
-    """Start the script again and again until it comes to its end; return the figures."""
+def lives(ledger: Ledger, chance: random.Random, first_step: float, kills: int) -> Counter[str]:
+    """Start the script again and again until it comes to its end; return the figures.
+
+    `first_step` is how long a life takes to its first trained step; it changes with what else the machine does.
+    """
     figures = Counter[str]()
     spent, ended = 0, False
     while not ended:
+        before = len(ledger.trained())
         with Life(ledger.folder, ledger.store) as life:
-            killed, ended = disturbed(life, ledger, chance, span, kills - spent)
+            killed, ended = disturbed(life, ledger, chance, first_step + AFTER_FIRST_STEP, kills - spent)
             figures["processes_left"] += life.left_over()
+        if new := ledger.trained()[before:]:
+            first_step = min(moment for _, moment, _ in new) - life.began
         if not ended:
             ledger.bury(None, ledger.secured(running=False))
         spent += killed.total()
@@ -320,12 +326,13 @@ def measure(options: argparse.Namespace) -> Figures:
     figures = Counter[str](dict.fromkeys(("kills_of_engines", "kills_of_workers", "rounds", "lives"), 0))
     with tempfile.TemporaryDirectory() as folder:
         first = Ledger(Path(folder) / "undisturbed", options.store)
-        expected, until_first_step, figures["processes_left"] = untouched(first.folder, options.store)
-        span = until_first_step + AFTER_FIRST_STEP
+        expected, first_step, figures["processes_left"] = untouched(first.folder, options.store)
         while (kills := figures["kills_of_engines"] + figures["kills_of_workers"]) < options.kills:
             print(f"{kills} of {options.kills} kills", file=sys.stderr)
             ledger = Ledger(Path(folder) / f"round-{figures['rounds']}", options.store)
-            figures.update(played(ledger, expected, first.trained_again, chance, span, options.kills - kills))
+            figures.update(
+                played(ledger, expected, first.trained_again, chance, first_step, options.kills - kills)
+            )
             shutil.rmtree(ledger.folder)
     barred = {bar.figure: figures.pop(bar.figure, 0) for bar in BARS}
     return {"trials": len(expected), **figures, **barred, "seconds": time.monotonic() - began}
