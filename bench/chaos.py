@@ -268,7 +268,7 @@ def disturbed(
 def lives(ledger: Ledger, chance: random.Random, first_step: float, kills: int) -> Counter[str]:
     """Start the script again and again until it comes to its end; return the figures.
 
-    `first_step` is how long a life takes to its first trained step; it changes with what else the machine does.  # noqa: E501
+    `first_step` is how long a life takes to its first trained step, as it was last time.
     """
     figures = Counter[str]()
     spent, ended = 0, False
