@@ -20,8 +20,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## Run a real study with the live view and see what sharing saves.
-	$(BIN)/hippo run examples/digits.py
+demo: $(READY)  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
+	$(BIN)/hippo run examples/digits$(if $(filter ray,$(EXECUTOR)),_on_ray).py
 
 test: lint types tests  ## Lint, check types and run all tests.
 
@@ -35,13 +35,16 @@ types: $(READY)
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-PROGRAMS := scale overhead bound checkpoint reopen chaos paper peers
+PROGRAMS := scale overhead bound checkpoint reopen agreement chaos paper peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@failed=; for program in $(PROGRAMS); do \
 		echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py --check || failed="$$failed $$program"; \
-	done; test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
+	done; \
+	echo "== bench/overhead.py --executor ray"; \
+	$(BIN)/python bench/overhead.py --executor ray --check || failed="$$failed overhead-on-ray"; \
+	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
 clean:  ## Remove the virtual environment and caches.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info

@@ -10,18 +10,21 @@ Bar: the median cost of a save is at most 5 % of a step.
 from __future__ import annotations
 
 import argparse
+import os
+import pickle
 import statistics
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from harness import Bar, Figures, run
 from hippo import Config
-from hippo.store.files import CheckpointFiles, checkpoint_name
+from hippo.executors.saver import Saver
+from hippo.store.files import CheckpointFiles
 from hippo.trainers.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
@@ -49,9 +52,9 @@ def started(batches: int) -> Session:
     return session
 
 
-def seconds(action: object) -> float:
+def seconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
-    action()  # type: ignore[operator]
+    action()
     return time.perf_counter() - began
 
 
@@ -64,20 +67,23 @@ def measure(options: argparse.Namespace) -> Figures:
     torch.set_num_threads(1)  # as for one of two workers on two cores
     batches = batches_in_a_step()
     session = started(batches)
-    without, snapshots, with_save, writes = [], [], [], []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as writer:
+    without, snapshots, with_save = [], [], []
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "wb", buffering=0) as line:
         files = CheckpointFiles(Path(folder))
+        saver = Saver(files, lambda events: line.write(pickle.dumps(events, protocol=5)))
         for number in range(options.saves):
             without.append(seconds(session.advance))
             began = time.perf_counter()
             snapshot = session.snapshot()
             snapshots.append(time.perf_counter() - began)
-            name = checkpoint_name(0, number)
-            written = writer.submit(seconds, lambda name=name, write=snapshot: files.save(name, write))
+            saver.save(0, 0, number, snapshot)
             session.advance()
             with_save.append(time.perf_counter() - began)
-            writes.append(written.result())
-        size = files.save(checkpoint_name(1, 0), session.snapshot()).bytes
+            saver.finish()
+        writing = statistics.median(
+            seconds(lambda: files.save("00/node-1-step-1", snapshot)) for _ in range(100)
+        )
+        size = files.save("00/node-1-step-1", snapshot).bytes
     step = statistics.median(without)
     cost = statistics.median(b - a for a, b in zip(without, with_save, strict=True))
     return {
@@ -85,7 +91,7 @@ def measure(options: argparse.Namespace) -> Figures:
         "cost_ms": 1000 * cost,
         "snapshot_ms": 1000 * statistics.median(snapshots),
         "step_ms": 1000 * step,
-        "write_ms": 1000 * statistics.median(writes),
+        "write_ms": 1000 * writing,
         "checkpoint_bytes": size,
         "batches_in_a_step": batches,
         "saves": options.saves,

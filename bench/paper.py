@@ -132,7 +132,9 @@ class Apart(Tuning):
 
 def simulate(tuners: Sequence[Tuner], share: bool, workers: int, further: int, draw: int = 0) -> Cost:
     """Run tuners at once on one pool of workers, where a step takes a second."""
-    runtime = Runtime(MemoryStore(), Simulated(workers, seed=draw), Job(object))
+    from stand_in import StandIn
+
+    runtime = Runtime(MemoryStore(), Simulated(workers, seed=draw), Job(StandIn))
     runtime.start()
     try:
         return runtime.run(_simulate(runtime, tuners, share, further))

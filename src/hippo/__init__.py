@@ -22,8 +22,10 @@ _HOMES = {
         "TrialFailed",
     ),
     "hippo.executors.local": ("Local",),
+    "hippo.executors.on_ray": ("Ray",),
     "hippo.executors.simulated": ("Simulated",),
     "hippo.report": ("Best", "Report", "TrialReport", "Work"),
+    "hippo.scheduling": ("Contender", "Fluid", "WidthPolicy"),
     "hippo.sequences": (
         "Config",
         "Constant",
@@ -83,11 +85,15 @@ if TYPE_CHECKING:
     from hippo.errors import TrainerError as TrainerError
     from hippo.errors import TrialFailed as TrialFailed
     from hippo.executors.local import Local as Local
+    from hippo.executors.on_ray import Ray as Ray
     from hippo.executors.simulated import Simulated as Simulated
     from hippo.report import Best as Best
     from hippo.report import Report as Report
     from hippo.report import TrialReport as TrialReport
     from hippo.report import Work as Work
+    from hippo.scheduling import Contender as Contender
+    from hippo.scheduling import Fluid as Fluid
+    from hippo.scheduling import WidthPolicy as WidthPolicy
     from hippo.sequences import Config as Config
     from hippo.sequences import Constant as Constant
     from hippo.sequences import Cosine as Cosine

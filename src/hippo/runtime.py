@@ -22,6 +22,7 @@ from hippo.errors import CheckpointError, HippoError
 from hippo.executors.base import Executor, Job
 from hippo.plan.facts import Fact, Position
 from hippo.plan.plan import Plan
+from hippo.scheduling.policy import WidthPolicy
 from hippo.store.base import Store
 from hippo.store.files import CheckpointFiles
 from hippo.store.key import PlanKey
@@ -37,7 +38,14 @@ class Closed(HippoError):
 class Runtime:
     """See the module. Made by `acquire`; `close` lets go of everything. Any thread may call any method."""
 
-    def __init__(self, store: Store, executor: Executor, job: Job, budget: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        job: Job,
+        budget: int | None = None,
+        policy: WidthPolicy | None = None,
+    ) -> None:
         self.store = store
         self.users = 0
         self.plan = Plan.replay(store.read())
@@ -47,6 +55,7 @@ class Runtime:
         self.folder = job.checkpoints.resolve()
         self._job = job
         self._budget = budget
+        self._policy = policy
         self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
         if self._files is not None:
             self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
@@ -71,7 +80,10 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        self.loop = Loop(Engine(self.plan, self._budget), self.executor, self._writer, delete)
+        trainer = self._job.trainer
+        fits = trainer.fits if self.executor.virtual or trainer.widens else None
+        engine = Engine(self.plan, self._budget, self._policy, fits)
+        self.loop = Loop(engine, self.executor, self._writer, delete)
         await self.executor.start(self._job, self.loop.emit)
 
     def _make_writer(self) -> FactWriter:

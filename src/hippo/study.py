@@ -19,6 +19,7 @@ from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
 from hippo.report import Best, Report, Trace, Work, best_result, trial_reports
 from hippo.runtime import Closed, Runtime, acquire, checkpoint_folder, release
+from hippo.scheduling.policy import WidthPolicy
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
 from hippo.sequences.values import Value
@@ -86,6 +87,8 @@ class Study:
         there is. What costs least to train again goes first.
     keep_best : int
         The checkpoints of so many of the best results stay, whatever the budget.
+    width : WidthPolicy
+        How many workers each stage gets, such as ``hippo.Fluid(max_width=4)``; by default one each.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Study:
         version: str | None = None,
         checkpoint_budget: str | int | None = None,
         keep_best: int = 3,
+        width: WidthPolicy | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"a study's name is {name!r}; expected a non-empty string")
@@ -120,6 +124,9 @@ class Study:
         self.store_url = store
         self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
         self.keep_best = keep_best
+        if width is not None and not isinstance(width, WidthPolicy):
+            raise InvalidInput(f"width is {width!r}; expected a policy, such as hippo.Fluid(max_width=4)")
+        self.width = width
         self._version = version
         self._executor = executor
         self._runtime: Runtime | None = None
@@ -338,10 +345,11 @@ class Study:
 
     def _make_runtime(self) -> Runtime:
         key = self.key
-        job = Job(self.trainer, self.settings, self.seed, checkpoint_folder(self.home, key))
+        packing = 1 if self.width is None else self.width.packing
+        job = Job(self.trainer, self.settings, self.seed, checkpoint_folder(self.home, key), packing)
         store = self._open_store(key)
         try:
-            runtime = Runtime(store, self.executor, job, self.checkpoint_budget)
+            runtime = Runtime(store, self.executor, job, self.checkpoint_budget, self.width)
         except BaseException:
             store.close()
             raise

@@ -46,7 +46,7 @@ def leases(world: World) -> list[RunLease]:
 
 
 def test_trials_that_begin_alike_are_trained_once_up_to_where_they_part() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 10), (DROP_AT_4, 10), (DROP_AT_6, 10))
     world.run()
     assert world.steps_trained == 10 + 6 + 4
@@ -54,7 +54,7 @@ def test_trials_that_begin_alike_are_trained_once_up_to_where_they_part() -> Non
 
 
 def test_the_longest_path_goes_first_and_as_a_whole() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((DROP_AT_4, 8), (FLAT, 12))
     assert [lease.end for lease in leases(world)] == [12]
     world.run()
@@ -62,7 +62,7 @@ def test_the_longest_path_goes_first_and_as_a_whole() -> None:
 
 
 def test_a_branch_ahead_of_a_running_worker_is_saved_without_training_twice() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 10))
     for _ in range(4):
         world.move(0)  # start, then three steps
@@ -75,7 +75,7 @@ def test_a_branch_ahead_of_a_running_worker_is_saved_without_training_twice() ->
 
 
 def test_a_late_branch_retrains_only_from_the_nearest_checkpoint() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 3))
     world.run()
     world.submit((FLAT, 10))
@@ -87,7 +87,7 @@ def test_a_late_branch_retrains_only_from_the_nearest_checkpoint() -> None:
 
 
 def test_a_foreseen_branch_costs_nothing_when_it_is_asked_for_late() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.feed(ConfigsForeseen((FLAT, DROP_AT_6), 10))
     world.submit((FLAT, 10))
     world.run()
@@ -97,7 +97,7 @@ def test_a_foreseen_branch_costs_nothing_when_it_is_asked_for_late() -> None:
 
 
 def test_an_update_that_comes_too_late_is_answered_and_made_good_from_a_checkpoint() -> None:
-    world = World(workers=2)
+    world = World(slots=2)
     world.submit((FLAT, 10))
     for _ in range(9):
         world.move(0)
@@ -112,7 +112,7 @@ def test_an_update_that_comes_too_late_is_answered_and_made_good_from_a_checkpoi
 
 
 def test_further_asks_of_a_running_trial_wait_for_it_instead_of_training_beside_it() -> None:
-    world = World(workers=2)
+    world = World(slots=2)
     world.submit((FLAT, 5))
     world.submit((FLAT, 9))
     assert len(leases(world)) == 1
@@ -121,7 +121,7 @@ def test_further_asks_of_a_running_trial_wait_for_it_instead_of_training_beside_
 
 
 def test_a_worker_goes_on_from_the_state_that_it_holds() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 5))
     world.run()
     world.submit((FLAT, 9))
@@ -130,7 +130,7 @@ def test_a_worker_goes_on_from_the_state_that_it_holds() -> None:
 
 
 def test_metrics_at_a_kept_state_are_measured_without_training() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 10), (DROP_AT_4, 8))
     world.run()
     trained = world.steps_trained
@@ -141,7 +141,7 @@ def test_metrics_at_a_kept_state_are_measured_without_training() -> None:
 
 
 def test_a_withdrawn_trial_stops_at_its_next_step_and_keeps_where_it_got_to() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     (request,) = world.submit((FLAT, 10))
     for _ in range(4):
         world.move(0)
@@ -153,7 +153,7 @@ def test_a_withdrawn_trial_stops_at_its_next_step_and_keeps_where_it_got_to() ->
 
 
 def test_a_withdrawn_trial_goes_on_as_far_as_somebody_else_needs_it() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     first, second = world.submit((FLAT, 10), (DROP_AT_6, 8))
     world.move(0)
     world.feed(RequestWithdrawn(first.id))
@@ -163,7 +163,7 @@ def test_a_withdrawn_trial_goes_on_as_far_as_somebody_else_needs_it() -> None:
 
 
 def test_a_failure_fails_the_trials_that_pass_there_and_no_others() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.fails_at = lambda config, step: config.values(step)["lr"] == 0.1 and step == 5
     early, through, below = world.submit((DROP_AT_4, 8), (FLAT, 10), (DROP_AT_6, 8))
     world.run()
@@ -176,7 +176,7 @@ def test_a_failure_fails_the_trials_that_pass_there_and_no_others() -> None:
 
 
 def test_reports_come_before_the_final_answer() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     (request,) = world.submit((FLAT, 6), reports=(2, 4))
     world.run()
     assert [(answer.step, answer.final) for answer in world.answers] == [(2, False), (4, False), (6, True)]
@@ -184,7 +184,7 @@ def test_reports_come_before_the_final_answer() -> None:
 
 
 def test_a_path_that_kills_its_worker_again_and_again_fails() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 6))
     for _ in range(3):
         assert not world.answers
@@ -194,7 +194,7 @@ def test_a_path_that_kills_its_worker_again_and_again_fails() -> None:
 
 
 def test_halting_stops_leases_and_starts_nothing() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 10))
     world.move(0)
     world.move(0)
@@ -205,7 +205,7 @@ def test_halting_stops_leases_and_starts_nothing() -> None:
 
 
 def test_an_illegal_transition_tells_the_story_of_the_lease() -> None:
-    world = World(workers=1)
+    world = World(slots=1)
     world.submit((FLAT, 10))
     world.move(0)
     world.feed(LeaseFailed(0, 1, "Boom", "train"))
@@ -216,7 +216,7 @@ def test_an_illegal_transition_tells_the_story_of_the_lease() -> None:
 
 
 def test_unshared_trials_are_trained_alone_and_go_on_from_their_own_checkpoints() -> None:
-    world = World(workers=2)
+    world = World(slots=2)
     for salt in ("0", "1"):
         world.submit((FLAT, 5), salt=salt)
     world.run()
@@ -334,7 +334,7 @@ def test_a_budget_for_checkpoints_costs_steps_and_no_result(
 
 
 def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
-    world = World(workers=1, budget=2)
+    world = World(slots=1, budget=2)
     world.submit((FLAT, 10))
     world.run()
     world.feed(BestChanged("study", ((FLAT, 10, ""),)))
@@ -345,7 +345,7 @@ def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
 
 
 def test_workers_are_shared_evenly_between_studies() -> None:
-    world = World(workers=4)
+    world = World(slots=4)
     many = [config(0.1 + at) for at in range(8)]
     world.submit(*[(each, 20) for each in many], study="long")
     assert [lease.study for lease in world.engine.leases.values()] == ["long"] * 4

@@ -69,7 +69,7 @@ def test_what_somebody_asked_to_keep_outlives_any_budget_until_it_is_withdrawn()
 
 
 def test_nothing_starts_while_more_is_to_come() -> None:
-    world = World(workers=2)
+    world = World(slots=2)
     world.feed(Paused())
     world.submit((FLAT, 8), study="one")
     assert world.engine.leases == {}

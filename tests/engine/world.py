@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 
 from hippo.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
@@ -31,8 +32,10 @@ from hippo.engine.events import (
     WorkerLost,
 )
 from hippo.engine.validation import validate
+from hippo.engine.widening import Fits
 from hippo.plan.facts import Checkpoint, Fact
 from hippo.plan.plan import Plan
+from hippo.scheduling.policy import WidthPolicy
 from hippo.sequences.config import Config
 
 State = tuple[object, ...]
@@ -62,16 +65,25 @@ class Worker:
     writing: list[tuple[int, int, int, State]] = field(default_factory=list)
     last: tuple[RunLease, int] | None = None
     outbox: deque[Event] = field(default_factory=deque)
+    helps: int | None = None
 
 
 class World:
     """An engine with its workers; `steps_trained` counts every step that any of them took."""
 
     def __init__(
-        self, workers: int = 1, plan: Plan | None = None, budget: int | None = None, delayed: bool = False
+        self,
+        slots: int = 1,
+        plan: Plan | None = None,
+        budget: int | None = None,
+        delayed: bool = False,
+        policy: WidthPolicy | None = None,
+        fits: Fits | None = lambda values, width: True,
     ) -> None:
         self.delayed = delayed
-        self.engine = Engine(plan or Plan(), budget)
+        self.slots = slots
+        self.engine = Engine(plan or Plan(), budget, policy, fits)
+        workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}
         self.facts: list[Fact] = []
@@ -83,10 +95,11 @@ class World:
         self.most_on_disk = 0
         self.doomed: deque[DropCheckpoint] = deque()
         self.now = 0.0
+        self.together: dict[int, tuple[int, ...]] = {}
         self._requests = 0
         self._saved: list[tuple[int, int]] = []
         for number in self.workers:
-            self.feed(WorkerJoined(number))
+            self.feed(WorkerJoined(number, number % slots))
 
     def submit(
         self,
@@ -105,12 +118,19 @@ class World:
 
     def feed(self, event: Event) -> None:
         self.now += 1.0
+        if isinstance(event, LeaseFinished | LeaseFailed):
+            self.together.pop(event.lease, None)
         for command in self.engine.handle(event, self.now):
             self.commands.append(command)
             match command:
                 case RunLease():
                     worker = self.workers[command.worker]
-                    assert worker.lease is None, "a busy worker was given a lease"
+                    for each in (worker, *(self.workers[peer] for peer in command.peers)):
+                        assert (each.lease, each.helps) == (None, None), "a busy worker was given a lease"
+                        each.helps = command.lease if each is not worker else None
+                    self._check_slots()
+                    if command.peers:
+                        self.together[command.lease] = (command.worker, *command.peers)
                     worker.lease, worker.started, worker.update = command, False, None
                     worker.end = command.end
                     worker.saves, worker.evaluations = set(command.saves), set(command.evaluations)
@@ -190,17 +210,32 @@ class World:
             worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
             return True
         if stopping:
-            worker.lease, worker.last = None, (lease, step)
+            self._end(worker, lease, step)
             self.say(worker, LeaseFinished(lease.lease, step))
             return True
         if self.fails_at(lease.config, step):
-            worker.lease, worker.state, worker.last = None, (), (lease, step)
+            self._end(worker, lease, step)
+            worker.state = ()
             self.say(worker, LeaseFailed(lease.lease, step + 1, "Boom", "train"))
             return True
         worker.state = (*worker.state, lease.config.key(step))
         self.steps_trained += 1
-        self.say(worker, Progressed(lease.lease, step + 1, 1, 1.0))
+        self.say(worker, Progressed(lease.lease, step + 1, 1, 1 / float(lease.width)))
         return True
+
+    def _end(self, worker: Worker, lease: RunLease, step: int) -> None:
+        worker.lease, worker.last = None, (lease, step)
+        for peer in lease.peers:
+            self.workers[peer].helps, self.workers[peer].state = None, ()
+
+    def _check_slots(self) -> None:
+        """No slot is given out more than once."""
+        taken = dict.fromkeys(range(self.slots), Fraction(0))
+        for lease in self.engine.leases.values():
+            if lease.state == "running":
+                for worker in lease.workers:
+                    taken[worker % self.slots] += min(lease.width, Fraction(1))
+        assert max(taken.values()) <= 1, "a slot is overfull"
 
     def _done(self, worker: Worker, lease: RunLease) -> list[int]:
         saved = [step for number, step, _, _ in worker.writing if number == lease.lease]
@@ -222,13 +257,19 @@ class World:
         """A checkpoint that was dropped is deleted, unless another took its name or will."""
         dropped = self.doomed.popleft()
         if not self.engine.expects(dropped.position):
-            del self.disk[dropped.checkpoint.name]
+            self.disk.pop(dropped.checkpoint.name, None)  # it may have been saved and dropped again meanwhile
         self.feed(CheckpointDeleted(dropped.checkpoint))
 
     def kill(self, number: int) -> None:
-        self.workers[number] = Worker(number)
-        self.feed(WorkerLost(number, "killed"))
-        self.feed(WorkerJoined(number))
+        """End a worker, and those that train a lease together with it."""
+        together = [workers for workers in self.together.values() if number in workers]
+        lost = [number, *(other for workers in together for other in workers if other != number)]
+        self.together = {lease: workers for lease, workers in self.together.items() if number not in workers}
+        for each in lost:
+            self.workers[each] = Worker(each)
+        for each in lost:
+            self.feed(WorkerLost(each, "killed"))
+            self.feed(WorkerJoined(each, each % self.slots))
 
     def moves(self) -> list[Callable[[], object]]:
         """Return everything that could happen next."""

@@ -7,8 +7,10 @@ import itertools
 import queue
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +55,14 @@ class Gate:
             self._waiting.close()
             self._waiting = None
 
+    @property
+    def waiting_process(self) -> int:
+        """The number of the process that waits."""
+        assert self._waiting is not None
+        credentials = self._waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        process: int = struct.unpack("3i", credentials)[0]
+        return process
+
     def _accept(self, timeout: float) -> int | None:
         if not select.select([self._socket], [], [], timeout)[0]:
             return None
@@ -69,16 +79,24 @@ class Rig:
     """One executor at work on one job."""
 
     def __init__(
-        self, executor: Executor, home: Path, trainer: type = Noisy, settings: Mapping[str, Any] | None = None
+        self,
+        executor: Executor,
+        home: Path,
+        trainer: type = Noisy,
+        settings: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] = CONFIG,
+        packing: int = 1,
     ) -> None:
         self.executor = executor
+        self._config = config
         self.checkpoints = home / "checkpoints"
         self.gate = Gate(home / "gate")
         self._numbers = itertools.count()
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._unread: list[Event] = []
         settings = {"gate": self.gate.address, **(settings or {})}
-        asyncio.run(executor.start(Job(trainer, settings, 7, self.checkpoints), self._inbox.put))
+        job = Job(trainer, settings, 7, self.checkpoints, packing)
+        asyncio.run(executor.start(job, self._inbox.put))
 
     def run(
         self,
@@ -92,6 +110,7 @@ class Rig:
         warm: bool = False,
         required: Collection[str] = (),
         probe: bool = False,
+        peers: Collection[int] = (),
         **config: Any,
     ) -> int:
         """Start a lease; return its number, which is also that of its node."""
@@ -100,7 +119,7 @@ class Rig:
             RunLease(
                 lease=lease,
                 worker=worker,
-                config=Config({**CONFIG, **config}),
+                config=Config({**self._config, **config}),
                 start=start,
                 end=end,
                 segments=(Segment(lease, start, end),),
@@ -110,6 +129,8 @@ class Rig:
                 warm=warm,
                 required=frozenset(required),
                 probe=probe,
+                peers=tuple(peers),
+                width=Fraction(1 + len(peers)),
             )
         )
         return lease

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from hippo.plan.facts import Checkpoint, Fact, Position
 from hippo.sequences.config import Config
@@ -20,12 +21,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class RunLease:
-    """Train one path on one worker.
+    """Train one path on one worker, or on several together.
 
     The whole path follows from `config`, because every node above agrees with it. The worker starts from
     what it holds (`warm`), from `source`, or from scratch (neither); trains from `start` to `end`; saves
     and evaluates at the steps named. `required` are metrics that evaluate() must return; with `probe`
     the worker checks that before the first step.
+
+    `width` is how many slots' worth of work the lease gets: above 1, `peers` are the workers that train it
+    together with `worker`, which leads; below 1, others train beside it on the same slot.
     """
 
     lease: int
@@ -40,6 +44,8 @@ class RunLease:
     warm: bool = False
     required: frozenset[str] = frozenset()
     probe: bool = False
+    peers: tuple[int, ...] = ()
+    width: Fraction = Fraction(1)
 
     def node_at(self, step: int) -> int:
         """Return the node that the state after `step` steps belongs to."""

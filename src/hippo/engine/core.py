@@ -9,6 +9,7 @@ holds between two events is written, and checked, in `hippo.engine.validation`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from hippo.engine.commands import (
@@ -46,29 +47,52 @@ from hippo.engine.events import (
 from hippo.engine.keeping import Keeping
 from hippo.engine.lease import Lease
 from hippo.engine.requests import OpenRequest
+from hippo.engine.widening import Fits, Widening
 from hippo.engine.workers import Workers
 from hippo.errors import IllegalTransition
 from hippo.plan.facts import Fact, Position, RequestMade, SpanRecorded
 from hippo.plan.node import Node
 from hippo.plan.plan import Plan
+from hippo.scheduling.policy import WidthPolicy
 from hippo.scheduling.profile import Profile
-from hippo.stages.frontier import Frontier, Task
+from hippo.scheduling.width import WAITS
+from hippo.stages.frontier import Frontier, Place, Task
 
 # A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
 MOST_LOSSES = 3
+_WHOLE = Fraction(1)
+# After these, what runs may be worth another width.
+_UNSETTLING = (
+    GroupSubmitted
+    | RequestWithdrawn
+    | Resumed
+    | WorkerJoined
+    | WorkerLost
+    | CheckpointSaved
+    | LeaseFinished
+    | LeaseFailed
+)
 
 
 class Engine:
     """See the module.
 
     `required` are the metrics that tuners read: every evaluation must bring them. `budget` is how many
-    bytes all checkpoints of the plan may take together.
+    bytes all checkpoints of the plan may take together. `policy` decides on widths; without one, every lease
+    has one slot. `fits` says whether hyper-parameters' values allow a width above 1; without it, none do.
     """
 
-    def __init__(self, plan: Plan, budget: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        budget: int | None = None,
+        policy: WidthPolicy | None = None,
+        fits: Fits | None = None,
+    ) -> None:
         self.plan = plan
         self.frontier = Frontier()
-        self.profile = Profile()
+        self.profile = Profile(None if policy is None else policy.scaling)
+        self.widening = None if policy is None else Widening(policy, self.profile, fits)
         self.keeping = Keeping(plan, budget)
         self.requests: dict[int, OpenRequest] = {}
         self.leases: dict[int, Lease] = {}
@@ -79,7 +103,7 @@ class Engine:
         self.trained = 0
         self.worker_seconds = 0.0
         self.spans: list[SpanRecorded] = []
-        self._running: dict[str, int] = {}
+        self._running: dict[str, Fraction] = {}
         self._on_node: dict[Node, dict[Lease, None]] = {}
         self.keepers: dict[Position, list[int]] = {}
         self._best: dict[str, set[Position]] = {}
@@ -91,6 +115,9 @@ class Engine:
         self._facts: list[Fact] = []
         self._commands: list[Command] = []
         self._changed: dict[Lease, None] = {}
+        self._unsettled = False
+        # Leases that have lost one of their workers, with the others, who are to be lost too.
+        self.broken: dict[int, set[int]] = {}
         self._on: dict[type, Callable[[Any], None]] = {
             GroupSubmitted: self._group_submitted,
             ConfigsForeseen: self._configs_foreseen,
@@ -116,10 +143,14 @@ class Engine:
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take in one event; return what is to be done about it, in order, facts first."""
         self._now = now
-        self._on[type(event)](event)
+        if (broken := getattr(event, "lease", None)) in self.broken:
+            self._give_back(broken, event)
+        else:
+            self._on[type(event)](event)
+        self._unsettled |= isinstance(event, _UNSETTLING)
+        self._assign()
         for lease in self._changed:
             self._tell(lease)
-        self._assign()
         commands = self._commands
         if self._facts:
             commands.insert(0, Record(tuple(self._facts)))
@@ -174,7 +205,7 @@ class Engine:
     def _entrust(self, node: Node, step: int, evaluate: bool, save: bool) -> None:
         """Let a lease that is on its way to `step` of `node` see to it, where there is one."""
         for lease in self._on_node.get(node, ()):
-            if self.halted or not lease.covers(node, step):
+            if self.halted or not lease.covers(node, step) or (lease.stopping and step > lease.end):
                 continue
             if evaluate and step not in lease.evaluations:
                 lease.evaluations.add(step)
@@ -243,17 +274,37 @@ class Engine:
     # The executors' side: workers.
 
     def _worker_joined(self, event: WorkerJoined) -> None:
-        self.workers.join(event.worker)
+        self.workers.join(event.worker, event.worker if event.slot is None else event.slot)
 
     def _worker_lost(self, event: WorkerLost) -> None:
         self.workers.leave(event.worker)
-        for lease in [lease for lease in self.leases.values() if lease.worker == event.worker]:
-            lease.note(self._now, f"worker lost: {event.reason}")
+        for workers in self.broken.values():
+            workers.discard(event.worker)
+        for lease in [lease for lease in self.leases.values() if event.worker in lease.workers]:
+            lease.note(self._now, f"worker {event.worker} lost: {event.reason}")
             running = lease.state == "running"
+            if running:
+                if others := {worker for worker in lease.workers if worker != event.worker}:
+                    self.broken[lease.id] = others
+            elif event.worker != lease.worker:
+                continue  # its saves are its leader's business
             self._release(lease, keep_saves_until=None)
             if running:
                 self._span(lease)
+                self._keep_apart(lease)
                 self._count_loss(lease, event.reason)
+
+    def _give_back(self, number: int, event: Event) -> None:
+        """Take in the end of a lease that counts for nothing: the loss crossed its start, and nobody died."""
+        if isinstance(event, LeaseFinished | LeaseFailed):
+            for worker in self.broken[number]:
+                self.workers.finish(worker, None, saved=True)
+            self.broken[number].clear()
+
+    def _keep_apart(self, lease: Lease) -> None:
+        """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""
+        if self.widening is not None and lease.width < 1:
+            self.widening.keep_apart(lease.way[-1][0])
 
     def _count_loss(self, lease: Lease, reason: str) -> None:
         origin = (lease.way[0][0], lease.start)
@@ -280,6 +331,9 @@ class Engine:
     def _lease_started(self, event: LeaseStarted) -> None:
         lease = self._lease(event.lease, event, "running")
         lease.note(self._now, f"started, loaded in {event.seconds:.3f} s")
+        lease.seen = self._now
+        if lease.loads or lease.peers:
+            self.profile.observe_start(event.seconds)
 
     def _progressed(self, event: Progressed) -> None:
         lease = self._lease(event.lease, event, "running")
@@ -287,9 +341,9 @@ class Engine:
             raise IllegalTransition(f"{event} goes back while {lease.tale()}")
         self._probed = True
         self.trained += event.steps
-        lease.at = event.step
+        lease.at, lease.seen = event.step, self._now
         if event.steps:
-            self.profile.observe(lease.node_at(event.step), event.steps, event.seconds)
+            self.profile.observe(lease.node_at(event.step), event.steps, event.seconds, lease.width)
 
     def _metrics_reported(self, event: MetricsReported) -> None:
         lease = self._lease(event.lease, event, "running")
@@ -368,15 +422,20 @@ class Engine:
             self.frontier.expect(node, event.step, lease.id)
         position = Position(node.id, event.step)
         self.workers.finish(lease.worker, position, saved=event.step in node.checkpoints or event.step == 0)
+        for peer in lease.peers:
+            self.workers.finish(peer, None, saved=True)
         self._release(lease, keep_saves_until=event.step)
 
     def _lease_failed(self, event: LeaseFailed) -> None:
         lease = self._lease(event.lease, event, "running")
         lease.note(self._now, f"failed in {event.phase} at {event.step}")
         self._span(lease)
-        self.workers.finish(lease.worker, None, saved=True)
+        for worker in lease.workers:
+            self.workers.finish(worker, None, saved=True)
         self._release(lease, keep_saves_until=event.step - 1)
-        if event.phase in ("contract", "build"):
+        if event.out_of_memory and lease.width < 1:
+            self._keep_apart(lease)
+        elif event.phase in ("contract", "build"):
             self._commands.append(Abort(event.error))
         elif event.checkpoint_unreadable:
             self._drop(lease.position(lease.start))
@@ -389,7 +448,8 @@ class Engine:
         """The lease's worker is off it: what it still owes is owed by nobody, but for saves under way."""
         if lease.state == "running":
             lease.state = "saving"
-            self._running[lease.study] -= 1
+            self._running[lease.study] -= lease.width
+            lease.claim = WAITS
         for node, _, _ in lease.way:
             on_node = self._on_node.get(node, {})
             on_node.pop(lease, None)
@@ -506,7 +566,13 @@ class Engine:
     # What to run.
 
     def _assign(self) -> None:
-        while not self.halted and not self.paused and self.workers.idle:
+        if self.halted or self.paused:
+            return
+        widths: dict[Place, Fraction] = {}
+        if self.widening is not None and self._unsettled:
+            widths = self._allot(self.widening)
+        self._unsettled = False
+        while self.workers.places:
             if not self.has_room() and not self.keeping.is_deleting:
                 self._let_go()
             if not self.has_room():
@@ -514,7 +580,40 @@ class Engine:
             choice = self._choose()
             if choice is None:
                 return
-            self._start(*choice)
+            width = _WHOLE
+            if self.widening is not None:
+                if (choice[1].node, choice[1].start) not in widths:
+                    widths = self._allot(self.widening)  # what has been started has made a difference
+                width = self._width(choice, widths, self.widening)
+                if not width:
+                    return  # what is free is kept for what stops to go on wider
+            self._start(*choice, width)
+
+    def _allot(self, widening: Widening) -> dict[Place, Fraction]:
+        """Ask the policy for widths; have stopped what is to go on at another one."""
+        slots = self.workers.slots
+        running = [lease for lease in self.leases.values() if lease.state == "running"]
+        tasks, beyond = self.frontier.ready(slots * widening.policy.packing)
+        held = [self.frontier.held(self.plan[at.node], at.step) for _, at in self.workers.unsaved()]
+        known = {(task.node, task.start) for task in tasks}
+        tasks += [task for task in held if task is not None and (task.node, task.start) not in known]
+        allotment = widening.allot(running, tasks, slots, beyond, self._now)
+        for lease, (step, width) in allotment.stops.items():
+            lease.note(self._now, f"to stop at {step}, to go on at width {width}")
+            lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
+            self._changed[lease] = None
+        return allotment.widths
+
+    def _width(
+        self, choice: tuple[str, Task, int | None], widths: dict[Place, Fraction], widening: Widening
+    ) -> Fraction:
+        """Return the widest that there are free slots for, within what was allotted; 0 for nothing."""
+        _, task, worker = choice
+        ladder = widening.ladder(task.goal, task.start, task.end, self.workers.slots)
+        wish = max(widths.get((task.node, task.start), WAITS), ladder[0])
+        free = self.workers.free if worker is None or self.workers.has_whole(worker) else 0
+        free -= sum(int(lease.claim - lease.width) for lease in self.leases.values() if lease.claim)
+        return max((step for step in ladder if step <= wish and (step < 1 or step <= free)), default=WAITS)
 
     def _choose(self) -> tuple[str, Task, int | None] | None:
         """Return the study whose turn it is, its longest task, and the worker if only that one can do it.
@@ -535,17 +634,17 @@ class Engine:
             own = self.frontier.held(self.plan[position.node], position.step)
             if own is None:
                 self.workers.rest(worker)  # until something is to be done from there again
-            elif chosen is None or own.reach >= chosen[1].reach:
+            elif self.workers.has_place(worker) and (chosen is None or own.reach >= chosen[1].reach):
                 chosen = (self._asks(own), own, worker)
         return chosen
 
     def _asks(self, task: Task) -> str:
         return next(iter(self.frontier.wants[task.goal][task.end].requests.values()))
 
-    def _start(self, study: str, task: Task, worker: int | None) -> None:
+    def _start(self, study: str, task: Task, worker: int | None, width: Fraction) -> None:
         source = Position(task.node.holder(task.start).id, task.start)
         if worker is None:
-            worker = self.workers.choose(source if task.start else None)
+            worker = self.workers.choose(source if task.start else None, whole=width >= 1)
         warm = task.start > 0 and self.workers.holds(worker) == source
         way: list[tuple[Node, int, int]] = []
         node, end = task.goal, task.end
@@ -554,12 +653,18 @@ class Engine:
             way.append((node, node.start, end))
             node, end = node.parent, node.start
         way.append((node, task.start, end))
-        lease = Lease(self._next_lease, study, worker, tuple(reversed(way)), task.end, self._now, task.start)
+        lease = Lease(
+            self._next_lease, study, worker, tuple(reversed(way)), task.end, self._now, task.start, width
+        )
+        lease.loads, lease.seen = task.start > 0 and not warm, self._now
         self._next_lease += 1
         self.leases[lease.id] = lease
-        self._running[study] = self._running.get(study, 0) + 1
+        self._running[study] = self._running.get(study, WAITS) + width
         self._take_on(lease)
-        self.workers.take(worker, lease.id)
+        self.workers.take(worker, lease.id, width)
+        lease.peers = tuple(self._join(lease) for _ in range(1, int(width)))
+        if self.widening is not None and lease.peers:
+            self._limit(lease, self.widening.turn(lease))
         command = RunLease(
             lease=lease.id,
             worker=worker,
@@ -573,10 +678,32 @@ class Engine:
             warm=warm,
             required=self.required,
             probe=not self._probed and task.start == 0,
+            peers=lease.peers,
+            width=width,
         )
         lease.told = (lease.end, command.saves, command.evaluations)
-        lease.note(self._now, f"given to worker {worker}{', warm' if warm else ''}")
+        with_peers = "".join(f", {peer}" for peer in lease.peers)
+        lease.note(self._now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
         self._commands.append(command)
+
+    def _limit(self, lease: Lease, turn: int) -> None:
+        """Let a wide lease end where others branch off, or after a while: then widths are chosen anew."""
+        last = lease.start + turn
+        for step in sorted(lease.saves):
+            if step - lease.start >= turn // 4 and self.frontier.live_branches(lease.node_at(step), step):
+                last = min(last, step)
+                break
+        if last < lease.end:
+            lease.stopping, lease.end = True, last
+            if last not in lease.saves and last not in lease.node_at(last).checkpoints:
+                lease.saves.add(last)
+                self.frontier.expect(lease.node_at(last), last, lease.id)
+
+    def _join(self, lease: Lease) -> int:
+        """Have another worker train a lease together with its leader."""
+        peer = self.workers.choose(None)
+        self.workers.take(peer, lease.id, _WHOLE)
+        return peer
 
     def _take_on(self, lease: Lease) -> None:
         """Promise everything that lies on the lease's way."""
@@ -607,7 +734,7 @@ class Engine:
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
 
     def _span(self, lease: Lease) -> None:
-        self.worker_seconds += self._now - lease.began
+        self.worker_seconds += (self._now - lease.began) * float(lease.width)
         spans = lease.spans(self._now)
         self.spans += spans
         self._facts += spans

@@ -96,14 +96,18 @@ class Halted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined:
-    """A worker slot is up, holds no state and can take a lease."""
+    """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which."""
 
     worker: int
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """A worker slot is gone, with whatever it was at and had not saved."""
+    """A worker is gone, with whatever it was at and had not saved.
+
+    Those that trained a lease together with it are lost too; each is announced.
+    """
 
     worker: int
     reason: str
@@ -189,6 +193,7 @@ class LeaseFailed:
     error: str
     phase: Literal["build", "setup", "train", "evaluate", "load", "contract"]
     checkpoint_unreadable: bool = False
+    out_of_memory: bool = False
 
 
 Event = (

@@ -8,6 +8,7 @@ running ──────────▶ saving ──────────�
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from hippo.engine.commands import Segment
@@ -20,7 +21,9 @@ class Lease:
     """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`.
 
     `study` is the one whose turn it was; others may be served on the way. `settled` are the steps whose
-    saves are over, well or not.
+    saves are over, well or not. `peers` train it together with `worker`. `seen` is when it was last heard to
+    be at `at`. One that is `stopping` takes on nothing more: it is to go on at another width, and has a
+    `claim` to so many slots.
     """
 
     id: int
@@ -30,6 +33,12 @@ class Lease:
     end: int
     began: float
     at: int
+    width: Fraction = Fraction(1)
+    peers: tuple[int, ...] = ()
+    seen: float = 0.0
+    loads: bool = False
+    stopping: bool = False
+    claim: Fraction = Fraction(0)
     saves: set[int] = field(default_factory=set)
     evaluations: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
@@ -38,9 +47,19 @@ class Lease:
     story: list[str] = field(default_factory=list)
 
     @property
+    def workers(self) -> tuple[int, ...]:
+        """All workers that train it, its leader first."""
+        return (self.worker, *self.peers)
+
+    @property
     def start(self) -> int:
         """The step count that the lease starts from."""
         return self.way[0][1]
+
+    @property
+    def goal(self) -> int:
+        """The step that it is on its way to, even if it stops on the way to go on at another width."""
+        return self.way[-1][2] if self.stopping else self.end
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -72,7 +91,10 @@ class Lease:
             if last <= start and trained:
                 break
             ended = began + elapsed * (last - start) / trained if trained else now
-            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", start, last, began, ended))
+            steps = (start, last, began, ended)
+            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", *steps, float(self.width)))
+            # The leader's span counts for all.
+            spans += [SpanRecorded(peer, self.id, node.id, "help", *steps, 0.0) for peer in self.peers]
             began = ended
             if not trained:
                 break

@@ -2,8 +2,9 @@
 
 * Every metric that an open request misses is wanted in the frontier, and by nobody else.
 * A promise (to evaluate, to save) names a lease that is known and that owes it.
-* A worker has at most one running lease, and a lease that runs has its worker.
-* Where a worker is idle, nothing can start, unless the engine is paused, was halted or is short of room.
+* A worker has at most one running lease, and a lease that runs has its workers.
+* Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room, or
+  keeps the slot for a lease that stops to go on wider.
 * What the frontier would start next is what a frontier made afresh from the plan and the leases would.
 """
 
@@ -40,16 +41,19 @@ def validate(engine: Engine) -> None:
                     f"a save at {step} of {node} is owed by {engine.leases[number].tale()}"
                 )
     for worker, number in engine.workers.busy.items():
-        if engine.leases[number].worker != worker or engine.leases[number].state != "running":
+        if worker in engine.broken.get(number, ()):
+            continue
+        if worker not in engine.leases[number].workers or engine.leases[number].state != "running":
             raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")
     stopped = engine.halted or engine.paused or not engine.has_room()
     for worker, position in engine.workers.unsaved():
         held = engine.frontier.held(engine.plan[position.node], position.step)
-        if held is not None and not stopped:
+        if held is not None and not stopped and engine.widening is None:
             raise IllegalTransition(f"worker {worker} is idle while it can go on from {position}")
     afresh = engine.frontier.rebuilt()
     for study in afresh.studies():
         if engine.frontier.best(study) != afresh.best(study):
             raise IllegalTransition(f"the frontier of {study!r} does not follow from the plan and the leases")
-        if engine.workers.idle and not stopped and afresh.best(study) is not None:
+        kept_free = any(lease.claim for lease in engine.leases.values())
+        if engine.workers.free and not (stopped or kept_free) and afresh.best(study) is not None:
             raise IllegalTransition(f"a worker is idle while something of {study!r} can start")

@@ -1,7 +1,8 @@
 """Where leases run: the contract of every executor.
 
-An executor owns worker slots, numbered from 0. It is told `RunLease` and `UpdateLease` and answers with
-events, through the `emit` function that it is given at the start. It decides nothing.
+An executor owns worker slots, and on each a worker, or several where leases are packed. It is told `RunLease`
+and `UpdateLease` and answers with events, through the `emit` function that it is given at the start. It
+decides nothing.
 
 Contract
 --------
@@ -11,6 +12,8 @@ Contract
   come later than its step, even after `LeaseFinished`: saving overlaps training.
 * A worker that dies or hangs is announced by `WorkerLost`; nothing of its unfinished leases is
   announced afterwards. A replacement is announced by `WorkerJoined` under the same number.
+* A lease with peers is trained by all its workers together; events come from its leader, `worker`. Where
+  one of them is lost, all are ended, and each is announced by `WorkerLost`.
 * A lease that fails (`LeaseFailed`) leaves its worker able to take the next lease, from scratch or from a
   checkpoint; where the process had to be replaced for that, `WorkerLost` and `WorkerJoined` follow.
 * `emit` may be called from any thread.
@@ -27,18 +30,23 @@ from typing import Any
 
 from hippo.engine.commands import ExecutorCommand
 from hippo.engine.events import Event
+from hippo.trainers.base import Trainer
 
 Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What workers need to know before the first lease: the trainer and where its checkpoints live."""
+    """What workers need to know before the first lease: the trainer and where its checkpoints live.
 
-    trainer: type
+    `packing` is how many workers there should be on every slot.
+    """
+
+    trainer: type[Trainer]
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     checkpoints: Path = Path(".")
+    packing: int = 1
 
 
 class Executor(ABC):

@@ -13,14 +13,13 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from time import perf_counter
-from typing import Literal
 
 from hippo.engine.commands import RunLease, UpdateLease
 from hippo.engine.events import (
     Event,
-    LeaseFailed,
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
@@ -28,19 +27,19 @@ from hippo.engine.events import (
     SaveFailed,
     StepsMissed,
 )
-from hippo.errors import CheckpointError, TrainerError
+from hippo.errors import TrainerError
+from hippo.executors.course import Course
 from hippo.executors.saver import Saver
 from hippo.executors.tracebacks import describe
-from hippo.store.files import CheckpointFiles, says_disk_full
-from hippo.trainers.memory import is_out_of_memory
+from hippo.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
+from hippo.store.files import CheckpointFiles
 from hippo.trainers.session import Session
 
 # How long steps may go by without a word: short against what a person notices, long against a message.
 _QUIET_SECONDS = 0.05
 
 Send = Callable[[Sequence[Event]], None]
-Phase = Literal["build", "setup", "train", "evaluate", "load", "contract"]
-Inbox = queue.SimpleQueue[RunLease | UpdateLease | None]
+Inbox = queue.SimpleQueue[RunLease | UpdateLease | Part | None]
 
 
 class OutOfMemory(Exception):
@@ -49,40 +48,6 @@ class OutOfMemory(Exception):
 
 class _GivenUp(Exception):
     """Something newer has arrived, so nobody waits for the running lease any more."""
-
-
-@dataclass(slots=True)
-class _Course:
-    """What a lease still has to do, and what it has done."""
-
-    lease: RunLease
-    end: int
-    saves: frozenset[int]
-    evaluations: frozenset[int]
-    reached: int
-    saved: set[int] = field(default_factory=set)
-    evaluated: set[int] = field(default_factory=set)
-    steps: int = 0
-    seconds: float = 0.0
-    doing: Literal["find", "start", "probe", "train", "evaluate"] = "find"
-    over: bool = False
-
-    @property
-    def out_of_reach(self) -> int:
-        """The first step count that cannot be reached if what is being done now goes wrong."""
-        if self.doing == "train" or (self.doing in ("start", "probe") and self.reached == 0):
-            return self.reached + 1
-        return self.reached
-
-    def update(self, update: UpdateLease) -> StepsMissed | None:
-        """Take new orders; return what among them lies behind and was not done."""
-        self.end, self.saves, self.evaluations = update.end, update.saves, update.evaluations
-        last = max(self.end, self.reached)
-        if last > self.lease.start:  # where a lease is made to stop, its work must not be lost
-            self.saves |= {last}
-        evaluations = frozenset(step for step in self.evaluations - self.evaluated if step < self.reached)
-        saves = frozenset(step for step in self.saves - self.saved if step < self.reached)
-        return StepsMissed(self.lease.lease, evaluations, saves) if evaluations or saves else None
 
 
 class Runner:
@@ -96,8 +61,8 @@ class Runner:
         self._saver = saver
         self._inbox = inbox
         self._send = send
-        self._waiting: deque[RunLease | None] = deque()
-        self._course: _Course | None = None
+        self._waiting: deque[RunLease | Part | None] = deque()
+        self._course: Course | None = None
         self._unsaid: list[Event] = []
         self._spoke = perf_counter()
 
@@ -107,61 +72,79 @@ class Runner:
         return self._course is not None and not self._course.over
 
     def serve(self) -> None:
-        """Run leases as they come in, until None does. Raises `OutOfMemory` when a lease ran into that."""
-        while (command := self._next()) is not None:
-            if isinstance(command, RunLease):
-                self._run(command)
-            else:
-                self._refuse(command)
+        """Run leases as they come in, until None does.
 
-    def _next(self) -> RunLease | UpdateLease | None:
+        Raises `OutOfMemory` when a lease ran into that, and `PeerLost` when another worker of it was lost.
+        """
+        while (command := self._next()) is not None:
+            match command:
+                case RunLease():
+                    self._run(command, nullcontext(self._session))
+                case Part(rank=0):
+                    self._run(command.lease, Lead(self._session, command))
+                case Part():
+                    self._follow(command)
+                case UpdateLease():
+                    self._refuse(command)
+
+    def _next(self) -> RunLease | UpdateLease | Part | None:
         return self._waiting.popleft() if self._waiting else self._inbox.get()
 
-    def _run(self, lease: RunLease) -> None:
-        course = _Course(lease, lease.end, lease.saves, lease.evaluations, reached=lease.start)
-        self._course = course
+    def _follow(self, part: Part) -> None:
+        course = self._course = Course.of(part.lease)
         try:
-            self._start(course)
-            while not self._arrive(course):
-                self._advance(course)
+            if follow(self._session, part, course):
+                raise OutOfMemory
+        finally:
+            course.over = True
+
+    def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
+        course = self._course = Course.of(lease)
+        began = perf_counter()
+        try:
+            with taking_part as session:
+                self._start(course, session, began)
+                while not self._arrive(course, session):
+                    self._advance(course, session)
         except _GivenUp:
             self._unsaid.clear()
+        except PeerLost:
+            raise
         except BaseException as error:
             self._fail(course, error)
         finally:
             course.over = True
             self._flush()
 
-    def _start(self, course: _Course) -> None:
+    def _start(self, course: Course, session: Session | Lead, began: float) -> None:
         lease = course.lease
-        began = perf_counter()
         course.doing = "find"
         source = None if lease.source is None else self._files.verify(lease.source)
         course.doing = "start"
-        self._session.start(lease.config, lease.start, source, lease.warm)
+        session.start(lease.config, lease.start, source, lease.warm)
         self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - began))
         if lease.probe:
             course.doing = "probe"
-            self._session.probe(lease.required)
+            session.probe(lease.required)
 
-    def _advance(self, course: _Course) -> None:
+    def _advance(self, course: Course, session: Session | Lead) -> None:
         course.doing = "train"
         began = perf_counter()
-        self._session.advance()
+        session.advance()
         course.seconds += perf_counter() - began
         course.steps += 1
         course.reached += 1
         if not self._spoke_just_now():
             self._note_progress(course)
 
-    def _arrive(self, course: _Course) -> bool:
+    def _arrive(self, course: Course, session: Session | Lead) -> bool:
         """Do what is to be done at this step; return whether the lease is over."""
         lease, step = course.lease.lease, course.reached
         while True:
             if (update := self._latest_update(lease)) is not None and (missed := course.update(update)):
                 self._unsaid.append(missed)
             if step in course.evaluations and step not in course.evaluated:
-                self._evaluate(course)
+                self._evaluate(course, session)
             if step in course.saves and step not in course.saved:
                 self._save(course)
             if self._inbox.empty():  # otherwise an update may have come that concerns this very step
@@ -175,10 +158,10 @@ class Runner:
             self._flush()
         return False
 
-    def _evaluate(self, course: _Course) -> None:
+    def _evaluate(self, course: Course, session: Session | Lead) -> None:
         course.doing = "evaluate"
         began = perf_counter()
-        metrics = self._session.evaluate()
+        metrics = session.evaluate()
         seconds = perf_counter() - began
         if missing := course.lease.required - metrics.keys():
             raise TrainerError(
@@ -189,7 +172,7 @@ class Runner:
         self._note_progress(course)
         self._unsaid.append(MetricsReported(course.lease.lease, course.reached, metrics, seconds))
 
-    def _save(self, course: _Course) -> None:
+    def _save(self, course: Course) -> None:
         lease, step = course.lease, course.reached
         course.saved.add(step)
         self._flush()  # before anything that may take its time
@@ -220,24 +203,25 @@ class Runner:
                 course.saved |= missed  # answered once
                 self._send([StepsMissed(update.lease, frozenset(), missed)])
 
-    def _fail(self, course: _Course, error: BaseException) -> None:
+    def _fail(self, course: Course, error: BaseException) -> None:
         self._note_progress(course)
-        phase: Phase = self._session.phase
-        unreadable = course.doing in ("find", "start") and isinstance(error, CheckpointError)
-        if unreadable:
-            phase = "load"
-        elif isinstance(error, TrainerError) or course.doing == "probe" or says_disk_full(error):
-            phase = "contract"  # also where a disk is full: that is no trial's fault
-        self._unsaid.append(
-            LeaseFailed(course.lease.lease, course.out_of_reach, describe(error), phase, unreadable)
-        )
-        course.reached = course.out_of_reach - 1
+        if isinstance(error, PeerFailed):
+            failure = error.failure
+            if failure.step in course.evaluated:  # a peer may fail where the lead did not
+                failure = replace(failure, step=failure.step + 1)
+        else:
+            failure = course.failure(error, self._session.phase)
+        self._unsaid.append(failure)
+        course.reached = failure.step - 1
         if course.doing != "find":
             self._session.drop()
-        if is_out_of_memory(error):
+        if isinstance(error, PeerFailed):
+            self._flush()
+            error.heard()
+        elif failure.out_of_memory:
             raise OutOfMemory
 
-    def _note_progress(self, course: _Course) -> None:
+    def _note_progress(self, course: Course) -> None:
         if course.steps:
             self._unsaid.append(Progressed(course.lease.lease, course.reached, course.steps, course.seconds))
             course.steps, course.seconds = 0, 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +17,15 @@ from numbers import Real
 from pathlib import Path
 from time import time
 
-from hippo.engine.commands import ExecutorCommand
+from hippo.engine.commands import ExecutorCommand, RunLease
 from hippo.errors import HippoError, InvalidInput
 from hippo.executors.base import Emit, Executor, Job
+from hippo.executors.bonds import Bonds
 from hippo.executors.patience import Patience
 from hippo.executors.process import WorkerProcess
 from hippo.executors.shipping import pack
 from hippo.executors.slot import Slot
+from hippo.executors.wide import Part
 
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -65,6 +68,8 @@ class Local(Executor):
         self._hang_after = hang_after
         self._threads = threads
         self._slots: list[Slot] = []
+        self._bonds = Bonds()
+        self._meetings: tempfile.TemporaryDirectory[str] | None = None
         self._end: weakref.finalize[[list[Slot], int], Local] | None = None
 
     @property
@@ -78,24 +83,41 @@ class Local(Executor):
             raise HippoError("this executor is at work already: close it first, or make another")
         job = replace(job, checkpoints=job.checkpoints.absolute())
         greeting = pickle.dumps(pack(job), protocol=5)
+        workers = self._workers * job.packing
         begin = partial(
             _begin,
-            logs=_fresh_logs(job.checkpoints.parent / "logs", self._workers),
+            logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
             shares=_shares(self._workers) if self._threads is None else [],
             environment=_environment(self._workers, self._threads),
         )
         slots: list[Slot] = []
-        for worker in range(self._workers):
-            slots.append(Slot(worker, begin, greeting, emit, Patience(self._hang_after), slots))
+        bonds = self._bonds = Bonds()
+        for worker in range(workers):
+            number = worker % self._workers if job.packing > 1 else None
+            patience = Patience(self._hang_after)
+            slots.append(Slot(worker, begin, greeting, emit, patience, slots, bonds, number))
         self._slots = slots
+        self._meetings = tempfile.TemporaryDirectory(prefix="hippo-")
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
         for slot in slots:
             slot.start()
 
     def carry_out(self, command: ExecutorCommand) -> None:
-        """Send a command to its worker."""
-        if self._slots:  # otherwise closed: nobody waits for it
+        """Send a command to its worker, and a lease with peers to all of them."""
+        if not self._slots:
+            return  # closed: nobody waits for it
+        if not isinstance(command, RunLease) or not command.peers:
             self._slots[command.worker].carry_out(command)
+            return
+        assert self._meetings is not None
+        workers = (command.worker, *command.peers)
+        meeting = Path(self._meetings.name, f"lease-{command.lease}").as_uri()
+        self._bonds.tie(command.lease, workers)
+        for rank, worker in enumerate(workers):
+            if not self._slots[worker].carry_out(Part(command, rank, meeting)):
+                for other in self._bonds.cut(worker):  # it is lost already, and was not yet on the lease then
+                    self._slots[other].end(f"was ended: worker {worker}, which it trained with, is lost")
+                return
 
     async def close(self) -> None:
         """Let saves that are under way finish, then end all processes."""
@@ -109,6 +131,9 @@ class Local(Executor):
         if self._end is not None:
             self._end.detach()
             self._end = None
+        if self._meetings is not None:
+            self._meetings.cleanup()
+            self._meetings = None
 
     def now(self) -> float:
         """Return the wall time."""
@@ -121,7 +146,7 @@ def _begin(
     shares: Sequence[Sequence[int]],
     environment: Mapping[str, str],
 ) -> WorkerProcess:
-    return WorkerProcess(worker, logs[worker], environment, shares[worker] if shares else [])
+    return WorkerProcess(worker, logs[worker], environment, shares[worker % len(shares)] if shares else [])
 
 
 def _abandon(slots: list[Slot], owner: int) -> None:

@@ -19,6 +19,8 @@ from hippo.engine.events import Event
 
 # The status with which a worker exits that wants to be replaced because it ran out of memory.
 OUT_OF_MEMORY = 75
+# The status with which one exits that leads a lease and has lost another worker of it.
+PEER_LOST = 76
 
 _SOURCES = str(Path(__file__).resolve().parents[2])
 # A socket that can be written to takes a message of this size without waiting.
@@ -119,10 +121,13 @@ class WorkerProcess:
         self._connection.close()
 
     def _last_words(self) -> str:
-        with self._log.open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            file.seek(max(self._log_start, length - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        try:
+            with self._log.open("rb") as file:
+                length = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, length - _TAIL_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        except FileNotFoundError:  # somebody has removed the study's folder while its workers waited
+            return ""
         if not lines:
             return ""
         return "\n".join([f"\nThe last lines of {self._log}:", *(f"    {line}" for line in lines)])
@@ -131,6 +136,8 @@ class WorkerProcess:
         status = self._process.returncode
         if status == OUT_OF_MEMORY:
             return "is replaced because it ran out of memory"
+        if status == PEER_LOST:
+            return "is replaced because another worker, which it trained a lease with, was lost"
         if status == -signal.SIGKILL:
             return "was killed by SIGKILL, as by a system that runs out of memory"
         if status < 0:

@@ -18,6 +18,7 @@ from pathlib import Path
 from hippo.engine.commands import ExecutorCommand
 from hippo.errors import TrainerError
 from hippo.executors.base import Job
+from hippo.executors.wide import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def unpack(parcel: Parcel) -> Job:
     return job
 
 
-def encode(command: ExecutorCommand) -> bytes:
+def encode(command: ExecutorCommand | Part) -> bytes:
     """Return a message for a worker. A config may hold a function that is found only where it was made."""
     import cloudpickle
 

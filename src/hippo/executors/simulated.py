@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from hippo.report import Report
     from hippo.store.base import Store
 
-# A lease is one worker wide.
-_WIDTH = 1.0
-
 
 class Simulated(Executor):
     """Workers in virtual time.
@@ -101,7 +98,8 @@ class Simulated(Executor):
         self._evaluate = checked_number("evaluate is", evaluate, zero=True)
         self._curves = as_curves(metrics, seed)
         self._losses = checked_losses(losses, workers, self._startup)
-        self._slots = [Slot(worker) for worker in range(workers)]
+        self._workers = workers
+        self._slots: list[Slot] = []
         self._now = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._pushes = count()
@@ -111,18 +109,19 @@ class Simulated(Executor):
     @property
     def workers(self) -> int:
         """The number of slots."""
-        return len(self._slots)
+        return self._workers
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Begin at time 0."""
         self._emit = emit
         self._now = 0.0
         self._due = []
-        self._slots = [Slot(worker) for worker in range(len(self._slots))]
+        self._slots = [Slot(worker) for worker in range(self._workers * job.packing)]
         for slot in self._slots:
             self._at(self._startup, partial(self._join, slot))
         for time, worker, back_after in self._losses:
-            self._at(time, partial(self._lose, self._slots[worker], back_after))
+            for slot in self._slots[worker :: self._workers]:
+                self._at(time, partial(self._lose, slot, back_after))
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Start or change a lease."""
@@ -165,30 +164,40 @@ class Simulated(Executor):
     def _join(self, slot: Slot) -> None:
         if not slot.up:
             slot.up = True
-            self._say(WorkerJoined(slot.worker))
+            self._say(WorkerJoined(slot.worker, slot.worker % self._workers))
 
     def _lose(self, slot: Slot, back_after: float) -> None:
         if not slot.up:
             return
-        slot.up, slot.course = False, None
+        lease = slot.lease
+        together = (slot,) if lease is None else tuple(self._slots[each] for each in _workers_of(lease))
+        self._let_go(slot, f"lost at {self._now:g} s, as the script says", back_after)
+        for other in together:
+            if other is not slot:
+                self._let_go(other, f"worker {slot.worker}, which it trained with, is lost", self._startup)
+
+    def _let_go(self, slot: Slot, reason: str, back_after: float) -> None:
+        slot.up, slot.course, slot.lease = False, None, None
         slot.life += 1
         slot.written.clear()
-        self._say(WorkerLost(slot.worker, f"lost at {self._now:g} s, as the script says"))
+        self._say(WorkerLost(slot.worker, reason))
         if back_after < math.inf:
             self._at(self._now + back_after, partial(self._join, slot))
 
     # Orders.
 
     def _run(self, slot: Slot, lease: RunLease) -> None:
-        if not slot.up or (slot.course is not None and slot.course.doing != "over"):
-            raise IllegalTransition(f"worker {slot.worker} was given {lease} while it is gone or at work")
+        for each in (self._slots[worker] for worker in _workers_of(lease)):
+            if not each.up or each.lease is not None:
+                raise IllegalTransition(f"worker {each.worker} was given {lease} while it is gone or at work")
+            each.lease = lease
         course = Course(lease, lease.end, lease.saves, lease.evaluations, lease.start)
         slot.course = course
         course.look_ahead()
         self._next(self._now + self._loading(lease), slot, course, self._begin)
 
     def _loading(self, lease: RunLease) -> float:
-        return self._load if lease.source is not None else 0.0
+        return self._load if lease.source is not None or lease.peers else 0.0
 
     def _update(self, slot: Slot, course: Course, update: UpdateLease) -> None:
         if course.doing == "over":
@@ -203,7 +212,11 @@ class Simulated(Executor):
         if moving:
             # The step that is being trained is not over, even if it is to end at this very moment.
             passed = self._times.steps(
-                course.lease.config, course.step, course.goal - 1, self._now - course.since, _WIDTH
+                course.lease.config,
+                course.step,
+                course.goal - 1,
+                self._now - course.since,
+                float(course.lease.width),
             )
         self._say_missed(slot, course, course.evaluations, course.saves, passed)
         if moving:
@@ -241,7 +254,7 @@ class Simulated(Executor):
         step = course.step
         ends = [each.end for each in lease.segments if step < each.end < course.goal]
         for end in (*ends, course.goal):
-            seconds = self._times.seconds(config, step, end, _WIDTH)
+            seconds = self._times.seconds(config, step, end, float(lease.width))
             self._say(Progressed(lease.lease, end, end - step, seconds))
             step = end
         course.step, course.doing = step, "standing"
@@ -264,16 +277,22 @@ class Simulated(Executor):
                 return
             self._write(slot, course)
         if over:
-            course.doing = "over"
+            self._end(course)
             self._say(LeaseFinished(course.lease.lease, step))
         else:
             course.doing, course.since = "training", self._now
             self._aim(slot, course, first=step + 1)
 
+    def _end(self, course: Course) -> None:
+        course.doing = "over"
+        for worker in _workers_of(course.lease):
+            self._slots[worker].lease = None
+
     def _aim(self, slot: Slot, course: Course, first: int) -> None:
         """Train on to the next step count, from `first` on, with something to do at it."""
         course.goal = course.next_stop(first)
-        needed = self._times.seconds(course.lease.config, course.step, course.goal, _WIDTH)
+        lease = course.lease
+        needed = self._times.seconds(lease.config, course.step, course.goal, float(lease.width))
         self._next(max(course.since + needed, self._now), slot, course, self._arrive)
 
     def _measure(self, slot: Slot, course: Course) -> None:
@@ -288,7 +307,7 @@ class Simulated(Executor):
                 )
         except Exception as error:
             ours = isinstance(error, InvalidInput | TrainerError)
-            course.doing = "over"
+            self._end(course)
             self._say(LeaseFailed(lease.lease, step, describe(error), "contract" if ours else "evaluate"))
             return
         self._say(MetricsReported(lease.lease, step, metrics, self._evaluate))
@@ -307,3 +326,7 @@ class Simulated(Executor):
         slot.written.append(done)
         saved = CheckpointSaved(lease.lease, step, Checkpoint(f"{lease.node_at(step)}-{step}", 0, ""))
         self._say_at(done, slot, saved)
+
+
+def _workers_of(lease: RunLease) -> tuple[int, ...]:
+    return (lease.worker, *lease.peers)

@@ -46,12 +46,16 @@ class Course:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A worker slot. `life` counts its losses; `written` holds when its last two saves are, or were, done."""
+    """A worker. `life` counts its losses; `written` holds when its last two saves are, or were, done.
+
+    `lease` is the one that it trains, on its own `course`, or with others, on that of their leader.
+    """
 
     worker: int
     up: bool = False
     life: int = 0
     course: Course | None = None
+    lease: RunLease | None = None
     written: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
 

@@ -17,9 +17,11 @@ from time import monotonic
 from hippo.engine.commands import ExecutorCommand, RunLease
 from hippo.engine.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
 from hippo.executors.base import Emit
+from hippo.executors.bonds import Bonds
 from hippo.executors.patience import Patience
 from hippo.executors.process import WorkerProcess
 from hippo.executors.shipping import encode
+from hippo.executors.wide import Part
 
 _log = logging.getLogger("hippo")
 
@@ -28,7 +30,10 @@ _CLOSE = pickle.dumps(None)
 
 
 class Slot:
-    """Keeps one worker process alive. `crew` are all slots of the executor, this one among them."""
+    """Keeps one worker process alive. `crew` are all of the executor's, this one among them, by their numbers.
+
+    `number` is the slot that it is on, where several share one.
+    """
 
     def __init__(
         self,
@@ -38,14 +43,19 @@ class Slot:
         emit: Emit,
         patience: Patience,
         crew: Sequence[Slot],
+        bonds: Bonds | None = None,
+        number: int | None = None,
     ) -> None:
         self.worker = worker
+        self._number = number
         self.given_up: str | None = None
         self._begin = begin
         self._greeting = greeting
         self._emit = emit
         self._patience = patience
         self._crew = crew
+        self._bonds = Bonds() if bonds is None else bonds
+        self._ended_for: str | None = None
         self._lock = threading.RLock()  # `abandon` may be called by the garbage collector, in any thread
         self._process: WorkerProcess | None = None
         self._joined = False
@@ -57,16 +67,26 @@ class Slot:
         """Bring the first process up; returns at once."""
         self._thread.start()
 
-    def carry_out(self, command: ExecutorCommand) -> None:
-        """Pass a command on. One for a process that has died is dropped: its loss is announced."""
+    def carry_out(self, command: ExecutorCommand | Part) -> bool:
+        """Pass a command on; False where there is no process to take it. Its loss is announced."""
         message = encode(command)
-        with self._lock:
-            if self._process is not None and self._joined and not self._closing.is_set():
-                self._process.send(message)
-                if isinstance(command, RunLease):
-                    self._busy_since = monotonic()
+        is_peer = isinstance(command, Part) and command.rank > 0
         if self.given_up is not None and isinstance(command, RunLease):
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
+        with self._lock:
+            if self._process is None or not self._joined or self._closing.is_set():
+                return False
+            self._process.send(message)
+            if isinstance(command, RunLease | Part) and not is_peer:  # a peer says nothing by itself
+                self._busy_since = monotonic()
+            return True
+
+    def end(self, reason: str) -> None:
+        """Have the process replaced."""
+        with self._lock:
+            if self._process is not None and self._joined:
+                self._ended_for = reason
+                self._process.kill()
 
     def ask_to_close(self) -> None:
         """Let the process finish its saves and end; returns at once."""
@@ -99,10 +119,17 @@ class Slot:
                 return
             failed_starts = 0 if joined else failed_starts + 1
             if joined:
-                self._emit(WorkerLost(self.worker, reason))
+                self._say_lost(reason)
             elif failed_starts == _MOST_STARTS:
                 self._give_up(reason)
                 return
+
+    def _say_lost(self, reason: str) -> None:
+        with self._bonds.lock:
+            others = self._bonds.cut(self.worker)
+            self._emit(WorkerLost(self.worker, reason))
+        for other in others:
+            self._crew[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
 
     def _see_through_one_process(self) -> tuple[bool, str]:
         """Start a process and stay with it to its end; return whether it joined, and why it ended."""
@@ -121,7 +148,7 @@ class Slot:
             process.kill()  # also where `emit` raises: nobody is left to listen then
             with self._lock:
                 joined, self._joined = self._joined, False
-                self._process = self._busy_since = None
+                self._process = self._busy_since = self._ended_for = None
         return joined, reason
 
     def _listen(self, process: WorkerProcess) -> str:
@@ -134,7 +161,7 @@ class Slot:
             except EOFError:
                 if self._closing.is_set():
                     process.see_off()
-                return process.bury()
+                return process.bury(self._ended_for)
             if events is not None:
                 heard = monotonic()
                 wait = self._patience.shortest
@@ -156,11 +183,14 @@ class Slot:
                 if self._closing.is_set():
                     return
                 self._joined = True
+            event = WorkerJoined(self.worker, self._number)
         elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
             self._busy_since = None
         elif isinstance(event, Progressed):
             self._patience.observe(event)
-        self._emit(event)
+        with self._bonds.lock:
+            if self._bonds.may_say(event):
+                self._emit(event)
 
     def _give_up(self, reason: str) -> None:
         """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
@@ -168,6 +198,6 @@ class Slot:
             f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
         )
         if all(slot.given_up is not None for slot in self._crew):
-            self._emit(WorkerJoined(self.worker))
+            self._emit(WorkerJoined(self.worker, self._number))
         else:
             _log.warning("worker %d is given up, the others go on: %s", self.worker, self.given_up)

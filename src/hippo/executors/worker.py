@@ -4,8 +4,8 @@ Three threads. The main one trains: user code runs there, as many libraries want
 from the connection with the given descriptor, and ends the process when the other end is gone. A third, the
 saver, writes checkpoints. What user code prints goes to a log file and never mixes with messages.
 
-The parent speaks first, with a `Parcel`; then come `RunLease` and `UpdateLease`, and None to close. This
-process sends lists of events, the first of them `WorkerJoined`.
+The parent speaks first, with a `Parcel`; then come `RunLease`, `Part` and `UpdateLease`, and None to close.
+This process sends lists of events, the first of them `WorkerJoined`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from hippo.engine.commands import RunLease
 from hippo.engine.events import Event, LeaseFailed, WorkerJoined
 from hippo.errors import HippoError
 from hippo.executors.leases import Inbox, OutOfMemory, Runner
-from hippo.executors.process import OUT_OF_MEMORY
+from hippo.executors.process import OUT_OF_MEMORY, PEER_LOST
 from hippo.executors.saver import Saver
 from hippo.executors.shipping import unpack
 from hippo.executors.tracebacks import describe
+from hippo.executors.wide import Part, PeerLost
 from hippo.store.files import CheckpointFiles
 from hippo.trainers.session import Session
 
@@ -99,6 +100,10 @@ def main(descriptor: int, worker: int) -> None:
     except OutOfMemory:
         saver.finish()
         _exit(OUT_OF_MEMORY)
+    except PeerLost as loss:
+        print(loss, file=sys.stderr)
+        saver.finish()
+        _exit(PEER_LOST)
 
 
 def _read(line: _Line, inbox: Inbox, close: Callable[[], None]) -> None:
@@ -116,8 +121,9 @@ def _read(line: _Line, inbox: Inbox, close: Callable[[], None]) -> None:
 def _refuse_everything(line: _Line, error: str) -> None:
     """Tell whoever brings work that no trial can be trained."""
     while (command := pickle.loads(line.receive())) is not None:
-        if isinstance(command, RunLease):
-            line.send([LeaseFailed(command.lease, command.start, error, "contract")])
+        lease = command.lease if isinstance(command, Part) and command.rank == 0 else command
+        if isinstance(lease, RunLease):
+            line.send([LeaseFailed(lease.lease, lease.start, error, "contract")])
 
 
 def _end_with_parent() -> None:

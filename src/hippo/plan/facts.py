@@ -85,12 +85,16 @@ class RequestMade:
 
 @dataclass(frozen=True, slots=True)
 class SpanRecorded:
-    """Worker time: what a slot did between two moments (seconds since the epoch, or virtual)."""
+    """Worker time: what a worker did between two moments (seconds since the epoch, or virtual).
+
+    `width` is how many slots' time it counts for: that of all who train together counts with their leader,
+    and the others' spans, of the kind "help", for nothing.
+    """
 
     worker: int
     lease: int
     node: int
-    kind: str  # "train", "evaluate", "load", "save" or "start"
+    kind: str  # "train" or "help"
     first: int
     last: int
     began: float

@@ -1,11 +1,17 @@
-"""How long a step takes: measured while training, relative to the plan's usual step.
+"""How long a step takes: measured while training, relative to the plan's usual step, and by width.
 
 Paths are compared by time, and only ratios matter for that. So a node's pace is kept relative to the usual
 step: it starts at 1 (or at its parent's), needs no rebuilding when the usual step becomes known, and moves
 only when a measurement says something materially different.
+
+How much faster several slots are than one starts from a guess, or from what the user has measured, and is
+learned from leases of that width, against the pace of the same nodes on one slot.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
 
 from hippo.plan.node import Node
 
@@ -13,28 +19,47 @@ from hippo.plan.node import Node
 _MATERIAL = 1.25
 # Weight of the past per observed step; about the last 200 steps count.
 _MEMORY = 0.995
+# What every further slot is guessed to cost all of them, of their speed.
+_FRICTION = 0.07
+_WHOLE = Fraction(1)
 
 
 class Profile:
-    """Learns the pace of nodes from the steps that were trained along them."""
+    """Learns the pace of nodes from the steps that were trained along them, and what width brings."""
 
-    def __init__(self) -> None:
+    def __init__(self, scaling: Mapping[float, float] | None = None) -> None:
         self._seconds = 0.0
         self._steps = 0.0
         self._per_node: dict[Node, tuple[float, int]] = {}
+        self._given = {Fraction(width): float(speed) for width, speed in (scaling or {}).items()}
+        self._speeds: dict[Fraction, tuple[float, float]] = {}
+        self._starting = (0.0, 0)
 
     @property
     def usual(self) -> float | None:
-        """Seconds that a usual step takes; None before anything was trained."""
+        """Seconds that a usual step takes on one slot; None before anything was trained."""
         return self._seconds / self._steps if self._steps else None
 
-    def observe(self, node: Node, steps: int, seconds: float) -> None:
+    @property
+    def restart(self) -> float:
+        """What going on elsewhere costs, in usual steps: what starting took, and half a step to wait for."""
+        seconds, starts = self._starting
+        usual = self.usual
+        return 0.5 + (seconds / starts / usual if starts and usual else 0.5)
+
+    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> None:
         """Take in that `steps` steps along `node` took `seconds`."""
         if steps <= 0:
             return
+        if width != _WHOLE and node in self._per_node and (usual := self.usual) and seconds > 0:
+            self._observe_speed(width, steps, node.pace * usual * steps / seconds)
+            return
+        seconds *= self.speed(width)
         fade = _MEMORY**steps
         self._seconds = self._seconds * fade + seconds
         self._steps = self._steps * fade + steps
+        if width != _WHOLE:
+            return
         spent, trained = self._per_node.get(node, (0.0, 0))
         spent, trained = spent + seconds, trained + steps
         self._per_node[node] = (spent, trained)
@@ -44,7 +69,28 @@ class Profile:
             if not 1 / _MATERIAL < pace / node.pace < _MATERIAL:
                 node.pace = pace
 
+    def observe_start(self, seconds: float) -> None:
+        """Take in what a lease took to start from a checkpoint, or on several slots."""
+        spent, starts = self._starting
+        self._starting = (spent + seconds, starts + 1)
+
+    def _observe_speed(self, width: Fraction, steps: int, speed: float) -> None:
+        fade = _MEMORY**steps
+        total, weight = self._speeds.get(width, (self.speed(width), 1.0))
+        self._speeds[width] = (total * fade + speed * steps, weight * fade + steps)
+
+    def speed(self, width: Fraction) -> float:
+        """Return how many times faster training is at a width than on one whole slot."""
+        if width in self._speeds:
+            total, weight = self._speeds[width]
+            return total / weight
+        if width in self._given:
+            return self._given[width]
+        if width <= 1:
+            return float(width)
+        return float(width) / (1 + _FRICTION * (float(width) - 1))
+
     def seconds(self, reach: float) -> float | None:
-        """Turn a length in usual steps into seconds."""
+        """Turn a length in usual steps into seconds on one slot."""
         usual = self.usual
         return None if usual is None else reach * usual

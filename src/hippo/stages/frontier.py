@@ -53,6 +53,10 @@ class Task:
     end: int
 
 
+Place = tuple[Node, int]
+Entry = tuple[float, int, int, int, Node]
+
+
 class Frontier:
     """See the module's words."""
 
@@ -61,7 +65,8 @@ class Frontier:
         self.coming: dict[Node, dict[int, int]] = {}
         self._live: dict[Node, int] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
-        self._queues: dict[str, list[tuple[float, int, int, int, Node]]] = {}
+        self._queues: dict[str, list[Entry]] = {}
+        self._reach: dict[str, float] = {}
         self._queued: dict[tuple[str, Node, int], float] = {}
         self._pushes = count()
         # States on their way to a checkpoint that something waits for, since somebody last looked.
@@ -184,12 +189,28 @@ class Frontier:
             if task is not None and kept and task.reach == -negative:
                 return task
             heappop(queue)
-            del self._queued[study, node, start]
+            self._reach[study] -= self._queued.pop((study, node, start))
             if task is not None and kept:
                 self._push(study, node, start, task.reach)
             elif task is not None:
                 self._wake(node, start, study, task.reach)
         return None
+
+    def ready(self, limit: int) -> tuple[list[Task], float]:
+        """Return the longest tasks that can start now, and about how long all others are together."""
+        tasks: dict[Place, Task] = {}
+        total = 0.0
+        for study, queue in self._queues.items():
+            seen: list[Entry] = []
+            while len(seen) < limit and (task := self.best(study)) is not None:
+                seen.append(heappop(queue))
+                tasks.setdefault((task.node, task.start), task)
+            for entry in seen:
+                heappush(queue, entry)
+            total += self._reach[study]
+        longest = sorted(tasks.values(), key=lambda task: (-task.reach, task.node.id, task.start))
+        found = longest[:limit]
+        return found, max(total - sum(task.reach for task in found), 0.0) if len(tasks) >= limit else 0.0
 
     def task(self, node: Node, start: int, study: str | None = None) -> Task | None:
         """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it.
@@ -243,6 +264,7 @@ class Frontier:
     def _wake(self, node: Node, step: int, study: str, cost: float = 0.0) -> None:
         """Something is to be done `cost` after `step` of `node`: queue the task that it belongs to."""
         self._queues.setdefault(study, [])
+        self._reach.setdefault(study, 0.0)
         while True:
             mark = self._last_mark(node, step)
             if mark is not None:
@@ -262,7 +284,9 @@ class Frontier:
             node, step = node.parent, node.start
 
     def _push(self, study: str, node: Node, start: int, reach: float) -> None:
-        if self._queued.get((study, node, start), -1.0) < reach:
+        before = self._queued.get((study, node, start))
+        if before is None or before < reach:
+            self._reach[study] = self._reach.get(study, 0.0) + reach - (before or 0.0)
             self._queued[study, node, start] = reach
             heappush(self._queues[study], (-reach, node.id, start, next(self._pushes), node))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -31,6 +32,9 @@ _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
 _SYNC_THREADS = 8
+_PROCESS = secrets.token_hex(4)  # temporary names are unique: by this among processes, by a number in one
+_NUMBERS = itertools.count()
+_FIRST_PIECE, _PIECE = 1 << 16, 1 << 20  # most files are small, and large memory costs time to get
 # Libraries that write in native code say only that writing failed. A disk with less room than this is why.
 _NO_ROOM = 1 << 20
 
@@ -61,6 +65,7 @@ class Draft:
 
     name: str
     path: Path
+    final: Path
 
 
 class CheckpointFiles:
@@ -68,6 +73,7 @@ class CheckpointFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._has_folders = False
 
     def save(self, name: str, write: Callable[[Path], None]) -> Checkpoint:
         """Let `write` make a file or a folder, and keep it under `name`, durably, before returning.
@@ -80,23 +86,22 @@ class CheckpointFiles:
     def draft(self, name: str, write: Callable[[Path], None]) -> Draft:
         """Do the first half of `save`: let `write` write, under a temporary name."""
         final = self._path(name)
-        draft = Draft(name, _temporary(final))
+        draft = Draft(name, _temporary(final), final)
         with self._nothing_left_of(draft):
-            if not final.parent.is_dir():
+            if not self._has_folders:
                 self._make_folders()
             write(draft.path)
-            if not draft.path.exists():
-                raise CheckpointError(_nothing_written(draft.path))
         return draft
 
     def keep(self, draft: Draft) -> Checkpoint:
         """Do the second half of `save`, which may be slow: make a draft durable and give it its name."""
         with self._nothing_left_of(draft):
-            final = self._path(draft.name)
-            length, checksum = _length(draft.path), _checksum(draft.path)
-            _sync_all([draft.path, *_contents(draft.path)])
-            _move(draft.path, final)
-            _sync(final.parent)
+            try:
+                length, checksum = _made_durable(draft.path)
+            except FileNotFoundError as error:
+                raise CheckpointError(_nothing_written(draft.path)) from error
+            _move(draft.path, draft.final)
+            _sync(os.path.dirname(draft.final))
         return Checkpoint(draft.name, length, checksum)
 
     def verify(self, checkpoint: Checkpoint) -> Path:
@@ -161,6 +166,7 @@ class CheckpointFiles:
         for folder in _FOLDERS:  # all at once: then this has to be made durable once only
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
         _sync(self.directory)
+        self._has_folders = True
 
     @contextmanager
     def _nothing_left_of(self, draft: Draft) -> Iterator[None]:
@@ -184,7 +190,7 @@ class CheckpointFiles:
 
 
 def _temporary(final: Path) -> Path:
-    return final.with_name(f"{final.name}.{secrets.token_hex(4)}{_TEMPORARY}")
+    return Path(f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}")
 
 
 def _set_aside(path: Path) -> Path:
@@ -216,14 +222,46 @@ def _length(path: Path) -> int:
 
 def _checksum(path: Path) -> str:
     """Return a checksum of a file, or of all names and contents of a folder."""
-    if not path.is_dir():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    if path.is_dir():
+        return _checksum_of_folder(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return _read_through(descriptor)[1]
+    finally:
+        os.close(descriptor)
+
+
+def _read_through(descriptor: int) -> tuple[int, str]:
+    """Return the length and the checksum of an open file."""
+    whole, length = hashlib.blake2b(digest_size=16), 0
+    piece = os.read(descriptor, _FIRST_PIECE)
+    while piece:
+        whole.update(piece)
+        length += len(piece)
+        piece = os.read(descriptor, _PIECE) if len(piece) >= _FIRST_PIECE else b""
+    return length, whole.hexdigest()
+
+
+def _checksum_of_folder(path: Path) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for entry in _contents(path):
         content = "folder" if entry.is_dir() else _checksum(entry)
         whole.update(os.fsencode(entry.relative_to(path)) + b"\0" + content.encode() + b"\0")
     return whole.hexdigest()
+
+
+def _made_durable(path: Path) -> tuple[int, str]:
+    """Make a file or a folder durable, and return its length and its checksum."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        found = _read_through(descriptor)
+        _sync_open(descriptor)
+        return found
+    except IsADirectoryError:
+        _sync_all([path, *_contents(path)])
+        return _length(path), _checksum_of_folder(path)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_all(paths: list[Path]) -> None:
@@ -235,25 +273,32 @@ def _sync_all(paths: list[Path]) -> None:
         list(pool.map(_sync, paths))
 
 
-def _sync(path: Path) -> None:
+def _sync(path: str | Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _sync_open(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_open(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:  # some network file systems sync folders by themselves, and only so
         if error.errno not in _UNSUPPORTED:
             raise
-    finally:
-        os.close(descriptor)
 
 
 def _move(source: Path, target: Path) -> None:
     """Rename, also onto a folder or from a file to a folder, which a plain rename refuses."""
-    if target.is_dir() or (source.is_dir() and target.exists()):
+    try:
+        os.replace(source, target)
+    except OSError:
+        if not target.exists():
+            raise
         old = _set_aside(target)
         source.rename(target)
         _remove(old)
-    else:
-        source.replace(target)
 
 
 def _remove(path: Path) -> None:

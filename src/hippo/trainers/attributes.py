@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
@@ -66,6 +67,18 @@ class Attributes:
         for _, value in self.leaves():
             if isinstance(value, nn.Module):
                 value.eval()
+
+    def trainable(self) -> list[Tensor]:
+        """Return every leaf tensor that can get a gradient, in the same order in every process."""
+        found: dict[int, Tensor] = {}
+        for _, value in sorted(self.leaves(), key=lambda leaf: leaf[0]):
+            tensors: list[Tensor] = [*parameters_in(value)]
+            if isinstance(value, Optimizer):
+                tensors += [tensor for group in value.param_groups for tensor in group["params"]]
+            elif isinstance(value, Tensor) and value.requires_grad:
+                tensors.append(value)
+            found |= {id(tensor): tensor for tensor in tensors if tensor.is_leaf and _has_gradient(tensor)}
+        return list(found.values())
 
     # Taking and putting back.
 
@@ -266,6 +279,10 @@ def _count(value: Any, most: int) -> int:
         if type(item) not in PLAIN:
             count += _count(item, most)
     return count
+
+
+def _has_gradient(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _version(value: object) -> int:

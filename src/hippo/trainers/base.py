@@ -44,6 +44,9 @@ class Trainer(ABC):
     saves_random_state : bool
         Whether `save` and `load` take care of the shared generators themselves. Otherwise they are kept
         beside what `save` writes.
+    widens : bool
+        Whether several workers can train one trial together, and learn the same as one. It takes an adapter
+        that shares out batches and gradients.
     settings : Mapping[str, Any]
         What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
     seed : int
@@ -51,6 +54,7 @@ class Trainer(ABC):
     """
 
     saves_random_state: ClassVar[bool] = False
+    widens: ClassVar[bool] = False
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         self.settings: Mapping[str, Any] = dict(settings or {})
@@ -78,6 +82,11 @@ class Trainer(ABC):
     @abstractmethod
     def load(self, path: Path) -> None:
         """Take the whole state back from what `save` wrote."""
+
+    @classmethod
+    def fits(cls, values: Mapping[str, Any], width: int) -> bool:
+        """Return whether so many workers can share steps with these hyper-parameters out among them."""
+        return True
 
     # Optional: for speed.
 

@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default
 
 from hippo.trainers import randomness
 from hippo.trainers.constancy import fingerprint
-from hippo.trainers.order import Key, Order
+from hippo.trainers.order import Key, Keys, Order
+from hippo.trainers.share import Share
 
 
 class Source:
@@ -28,6 +29,7 @@ class Source:
     def __init__(self, batches: Batches, order: Order, options: dict[str, Any]) -> None:
         self._batches = batches
         self._order = order
+        self._keys = Keys(order)
         self._options = options
         self._loader: DataLoader[Any] | None = self._new_loader()
         self._prepared: Iterator[Any] | None = None
@@ -43,6 +45,12 @@ class Source:
             )
             self._prepared = iter(self._loader)
         return next(self._prepared)
+
+    def keep_to(self, share: Share | None) -> None:
+        """Prepare a rank's part of each batch from now on; whole batches for None."""
+        if share != self._keys.share:
+            self._keys.share = share
+            self.discard()
 
     def refresh(self) -> None:
         """Start worker processes anew if the dataset has changed: they hold it as it was when they began."""
@@ -64,7 +72,7 @@ class Source:
         return DataLoader(
             self._batches,
             batch_size=None,  # a key stands for a whole batch
-            sampler=self._order,
+            sampler=self._keys,
             collate_fn=_as_it_is,
             generator=torch.Generator(),  # otherwise it would draw from the training's
             **self._options,

@@ -7,6 +7,8 @@ What always holds for a `Loader`:
   when the place or the batch size changes.
 * A sample is the same in its epoch whatever batch, worker process or run it is prepared in: random numbers
   drawn while it is prepared are seeded by (seed, epoch, index), and the training's own are left alone.
+* Where several ranks train together, each is handed its part of the same batches; the place still counts all
+  samples. Outside of train() every rank gets whole batches.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ except ImportError as error:
 from hippo.trainers.batches import Batches, Source
 from hippo.trainers.encoding import GENERATORS
 from hippo.trainers.order import Order
+from hippo.trainers.ranks import in_training
 
 _ORDER = ("samples", "seed", "shuffle", "drop_last")
 _OWN = ("sampler", "batch_sampler", "generator")  # options of a DataLoader that are a Loader's own business
@@ -142,8 +145,13 @@ class Loader:
         self._end_epoch_if_over()
 
     def _take(self) -> Any:
+        ranks = in_training()
+        self._source.keep_to(None if ranks is None else ranks.share)
         batch = self._source.next_batch()
-        self._order.position = min(self._order.position + self._order.batch_size, self._order.samples)
+        before = self._order.position
+        self._order.position = min(before + self._order.batch_size, self._order.samples)
+        if ranks is not None:
+            ranks.batch.hand_out(id(self), self._order.position - before)
         self._end_epoch_if_over()
         return batch
 

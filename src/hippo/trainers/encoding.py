@@ -22,6 +22,7 @@ from hippo.errors import CheckpointError
 KIND = "__hippo__"
 REFERENCE = "__tensor__"  # stands for a tensor where data is written out
 PLAIN = frozenset({type(None), bool, int, float, str})
+_STRINGS = frozenset({str})
 SEQUENCES: dict[str, type] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 DICTS: dict[str, type[dict[Any, Any]]] = {"dict": dict, "OrderedDict": OrderedDict}
 GENERATORS: dict[type, str] = {
@@ -48,7 +49,7 @@ def encode(value: Any, copy: Copy) -> Any:
     if kind is list:
         return _encode_items(value, copy)
     if kind is dict or kind is OrderedDict:
-        return encode_dict(value, lambda _, item: encode(item, copy))
+        return _encode_dict(value, copy)
     if kind.__name__ in SEQUENCES and SEQUENCES[kind.__name__] is kind:
         return {KIND: kind.__name__, "items": _encode_items(value, copy)}
     if kind is deque:
@@ -128,11 +129,23 @@ def is_plain(items: Collection[Any]) -> bool:
 
 def encode_dict(value: dict[Any, Any], encode_item: Callable[[Any, Any], Any]) -> dict[str, Any]:
     """Return a dict as data, given how its items are encoded."""
-    is_simple = type(value) is dict and all(type(key) is str for key in value)
-    if is_simple and KIND not in value and REFERENCE not in value:
+    if _is_simple(value):
         return {key: encode_item(key, item) for key, item in value.items()}
     items = [[_encode_key(key), encode_item(key, item)] for key, item in value.items()]
     return {KIND: type(value).__name__, "items": items}
+
+
+def _encode_dict(value: dict[Any, Any], copy: Copy) -> dict[str, Any]:
+    if _is_simple(value):
+        return {key: item if type(item) in PLAIN else encode(item, copy) for key, item in value.items()}
+    items = [[_encode_key(key), encode(item, copy)] for key, item in value.items()]
+    return {KIND: type(value).__name__, "items": items}
+
+
+def _is_simple(value: dict[Any, Any]) -> bool:
+    """Return whether a dict can stand for itself."""
+    is_named = type(value) is dict and _STRINGS.issuperset(map(type, value))
+    return is_named and KIND not in value and REFERENCE not in value
 
 
 def _encode_key(key: Any) -> Any:

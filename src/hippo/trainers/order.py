@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hippo.trainers.share import Share
+
 
 class Key(NamedTuple):
     """One batch: its place, and the indices of its samples."""
@@ -47,3 +49,21 @@ class Order:
         # RandomState is frozen: the same order in every version of NumPy.
         words = [self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF, self.epoch]
         return np.random.RandomState(words).permutation(self.samples)
+
+
+class Keys:
+    """The batches that are left of an epoch, or of each of them the part that is one rank's."""
+
+    def __init__(self, order: Order) -> None:
+        self.share: Share | None = None
+        self._order = order
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield what is left of the epoch."""
+        share = self.share
+        if share is None:
+            yield from self._order
+            return
+        for key in self._order:
+            start, end = share.even_bounds(len(key.indices))
+            yield key._replace(indices=key.indices[start:end])

@@ -1,109 +1,215 @@
-"""Data as a file's content, and back: a text and a few long tensors, which ``torch.save`` writes quickly.
+"""Data as a file's content, and back: a text and a few long rows of bytes.
 
-Copied and saved one by one, many small tensors cost time in which training cannot run. So all tensors of a
-type lie end to end in one, and the text, which is JSON, says where. Only data comes back, never code.
+Copied and written one by one, many small tensors cost time in which training cannot run. So all tensors of a
+type lie end to end in one block, and the text, which is JSON, says where. Only data comes back, never code.
+
+A file is, in this order:
+
+    16 bytes   a mark with the version of the format, and the length of the text
+    text       three lines of JSON: each block's length in bytes, by its name; what is known of each tensor,
+               in the order in which the data refers to them; the data; then spaces to fill 16 bytes
+    blocks     those of large items first, so that each begins at a multiple of its items' size
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import struct
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from pathlib import Path
+from pickle import PickleError
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors
 
+from hippo.errors import CheckpointError
 from hippo.trainers.encoding import REFERENCE
 
-FORMAT = 1
+_MARK = b"hippo 2\n"
+_HEAD = struct.Struct("<8sQ")
+_ALIGNMENT = 16  # the largest item: two double floats
+_OTHERS = "others"  # what has no plain bytes, as torch.save writes it
+# Up to here one write of a copy is quicker than many writes: between two of them, training gets in the way.
+_FEW_BYTES = 1 << 18
+_READ_ERRORS = (
+    OSError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    PickleError,
+)
+_to_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+_Form = tuple[torch.dtype, torch.Size, tuple[int, ...] | None]  # with strides where it is not contiguous
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Data that refers to tensors, and these in main memory, complete once `ready` has come to pass."""
+    """A file's content in main memory, complete once `ready` has come to pass."""
 
-    data: Any
-    tensors: dict[str, Tensor]
-    others: list[Tensor]
+    pieces: list[memoryview]
     ready: torch.cuda.Event | None
 
-    def content(self) -> dict[str, Any]:
-        """Return what ``torch.save`` is to write."""
+    def write(self, path: Path) -> None:
+        """Write the file."""
         if self.ready is not None:
             self.ready.synchronize()
-        text = json.dumps(self.data)
-        return {"format": FORMAT, "text": text, "tensors": self.tensors, "others": self.others}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            for piece in self.pieces:
+                while piece:
+                    piece = piece[os.write(descriptor, piece) :]
+        finally:
+            os.close(descriptor)
 
 
 class Packer:
     """Takes tensors, for each of which it returns a reference to put in its place in the data."""
 
     def __init__(self) -> None:
-        self._parts: dict[torch.dtype, list[Tensor]] = {}
-        self._lengths: dict[torch.dtype, int] = {}
+        self._tensors: list[Tensor] = []
+        self._forms: list[_Form] = []
         self._others: list[Tensor] = []
+        self._on_gpu = False
 
     def __call__(self, tensor: Tensor) -> dict[str, Any]:
         """Take a tensor; it must not change before `pack` is called."""
-        if tensor.requires_grad:
-            tensor = tensor.detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
-            self._others.append(tensor.cpu().clone())
-            return {REFERENCE: ["", len(self._others) - 1]}
-        dtype = tensor.dtype
-        start = self._lengths.get(dtype, 0)
-        place: list[Any] = [_name(dtype), start, tensor.shape]
-        if tensor.is_contiguous():
-            part = tensor.view(-1)
-        else:
-            dense = tensor.clone()  # no gaps, and the order in memory stays
-            part = dense.as_strided((dense.numel(),), (1,))
-            place.append(dense.stride())
-        self._lengths[dtype] = start + part.numel()
-        self._parts.setdefault(dtype, []).append(part)
-        return {REFERENCE: place}
+            self._others.append(tensor.detach().cpu().clone())
+            return {REFERENCE: -len(self._others)}
+        strides = None
+        if not tensor.is_contiguous():
+            dense = tensor.detach().clone()  # no gaps, and the order in memory stays
+            strides = dense.stride()
+        self._forms.append((tensor.dtype, tensor.shape, strides))
+        if strides is not None:
+            tensor = dense.as_strided((dense.numel(),), (1,))
+        if not tensor.is_cpu:
+            self._on_gpu |= tensor.is_cuda
+            tensor = tensor if tensor.is_cuda else tensor.cpu()
+        self._tensors.append(tensor)
+        return {REFERENCE: len(self._tensors) - 1}
 
     def pack(self, data: Any) -> Packed:
         """Return data with copies of all tensors taken; those from a GPU may still be on their way."""
-        on_gpu = any(part.is_cuda for parts in self._parts.values() for part in parts)
-        tensors = {
-            _name(dtype): _joined_from_gpu(parts) if on_gpu else torch.cat([part.cpu() for part in parts])
-            for dtype, parts in self._parts.items()
-        }
-        ready = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
+        layout = _layout(tuple(self._forms))
+        join = _joined_from_gpu if self._on_gpu else _joined
+        with torch.no_grad():
+            blocks = [_bytes(join([self._tensors[index] for index in group])) for group in layout.groups]
+        ready = torch.cuda.Event() if self._on_gpu else None  # type: ignore[no-untyped-call]
         if ready is not None:
             ready.record()
-        return Packed(data, tensors, self._others, ready)
+        text = layout.text
+        if self._others:
+            blocks.append(_saved(self._others))
+            text = _to_json(layout.lengths | {_OTHERS: len(blocks[-1])}) + text[text.index("\n") :]
+        encoded = f"{text}\n{_to_json(data)}".encode()
+        encoded += b" " * (-len(encoded) % _ALIGNMENT)
+        pieces = [memoryview(_HEAD.pack(_MARK, len(encoded)) + encoded), *blocks]
+        if ready is None and sum(map(len, pieces)) <= _FEW_BYTES:
+            pieces = [memoryview(b"".join(pieces))]
+        return Packed(pieces, ready)
 
 
-def unpack(content: dict[str, Any]) -> Any:
-    """Return the data, with the tensors that it refers to."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How tensors of given forms lie in blocks: which of them in each, and the text that says so."""
 
-    def restored(item: dict[str, Any]) -> Any:
-        if REFERENCE not in item:
-            return item
-        name, start, *form = item[REFERENCE]
-        if not name:
-            return content["others"][start]
-        joined: Tensor = content["tensors"][name]
-        if len(form) == 2:
-            shape, stride = form
-            return joined.as_strided(shape, stride, start)
-        return joined[start : start + math.prod(form[0])].view(form[0])
-
-    return json.loads(content["text"], object_hook=restored)
+    groups: list[list[int]]
+    lengths: dict[str, int]
+    text: str
 
 
-@cache
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+@lru_cache(maxsize=8)  # from one snapshot to the next, forms hardly ever change
+def _layout(forms: tuple[_Form, ...]) -> _Layout:
+    groups: dict[torch.dtype, list[int]] = {}
+    items: dict[torch.dtype, int] = {}
+    places = []
+    for index, (dtype, shape, strides) in enumerate(forms):
+        start = items.get(dtype, 0)
+        groups.setdefault(dtype, []).append(index)
+        items[dtype] = start + math.prod(shape)
+        places.append([_name(dtype), start, shape, *([strides] if strides is not None else [])])
+    order = sorted(groups, key=lambda dtype: -dtype.itemsize)
+    lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order}
+    return _Layout([groups[dtype] for dtype in order], lengths, f"{_to_json(lengths)}\n{_to_json(places)}")
+
+
+def read(path: Path) -> Any:
+    """Return the data in a file, with the tensors that it refers to."""
+    try:
+        content = np.fromfile(path, np.uint8)
+        head = content[: _HEAD.size].tobytes()
+        if not head.startswith(_MARK):
+            raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
+        start = _HEAD.size + _HEAD.unpack(head)[1]
+        lengths, places, data = content[_HEAD.size : start].tobytes().split(b"\n")
+        blocks = _blocks(torch.from_numpy(content), start, json.loads(lengths))
+        tensors = [_cut(blocks[name], *place) for name, *place in json.loads(places)]
+        tensors += reversed(_loaded(blocks[_OTHERS]) if _OTHERS in blocks else [])  # counted from the end
+        return json.loads(
+            data, object_hook=lambda item: tensors[item[REFERENCE]] if REFERENCE in item else item
+        )
+    except _READ_ERRORS as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
+
+
+def _blocks(content: Tensor, start: int, lengths: dict[str, int]) -> dict[str, Tensor]:
+    end = start + sum(lengths.values())
+    if end != len(content):
+        raise ValueError(f"it has {len(content)} bytes, and should have {end}")
+    blocks = {}
+    for name, length in lengths.items():
+        block = content[start : start + length]
+        blocks[name] = block if name == _OTHERS else block.view(getattr(torch, name))
+        start += length
+    return blocks
+
+
+def _cut(block: Tensor, start: int, shape: list[int], strides: list[int] | None = None) -> Tensor:
+    piece = block[start : start + math.prod(shape)]
+    return piece.view(shape) if strides is None else piece.as_strided(shape, strides)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    if len(parts) == 1:  # torch would hand back the very memory
+        return parts[0].reshape(-1).clone()
+    joined: Tensor = _flatten_dense_tensors(parts)  # type: ignore[no-untyped-call]
+    return joined
 
 
 def _joined_from_gpu(parts: list[Tensor]) -> Tensor:
     lengths = [part.numel() for part in parts]
     joined = torch.empty(sum(lengths), dtype=parts[0].dtype, pin_memory=True)
     for target, part in zip(torch.split(joined, lengths), parts, strict=True):
-        target.copy_(part, non_blocking=True)
+        target.copy_(part.view(-1), non_blocking=True)
     return joined
+
+
+def _bytes(block: Tensor) -> memoryview:
+    return block.view(torch.uint8).numpy().data
+
+
+def _saved(others: list[Tensor]) -> memoryview:
+    file = io.BytesIO()
+    torch.save(others, file)
+    return file.getbuffer()
+
+
+def _loaded(block: Tensor) -> list[Tensor]:
+    others: list[Tensor] = torch.load(io.BytesIO(_bytes(block)), weights_only=True)
+    return others
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,7 @@ class RandomState:
     def parts(self) -> dict[str, Any]:
         """Return the state as numbers, strings, arrays and tensors, for `from_parts`."""
         version, words, gauss = self.python
-        words = np.array(words, dtype=np.uint32)
-        return {"python": [version, words, gauss], "numpy": self.numpy, "torch": self.torch}
+        return {"python": [version, _array(words), gauss], "numpy": self.numpy, "torch": self.torch}
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> RandomState:
@@ -114,6 +114,11 @@ def read(path: Path) -> RandomState:
         return RandomState.from_json(path.read_text())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=1)  # trainers that use torch hardly ever draw from Python's own generator
+def _array(words: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    return np.array(words, dtype=np.uint32)
 
 
 def _tensors(encoded: dict[str, str]) -> dict[str, torch.Tensor]:

@@ -106,6 +106,11 @@ class Session:
                 self._load(trainer, source)
         self._config, self._step = config, step
 
+    def build(self) -> None:
+        """Build the trainer, where that is still to do, so that the next start is quicker."""
+        if self._trainer is None:
+            self._ready(scratch=True)
+
     def advance(self) -> None:
         """Train one step, after putting into force what changes at it."""
         trainer, config = self.trainer, self._config
@@ -167,6 +172,10 @@ class Session:
     def drop(self) -> None:
         """Forget the trainer, and with it the state; the next start builds anew."""
         self._trainer = None
+        self._config = None
+
+    def let_go(self) -> None:
+        """Hold no state any more. The trainer stays: where it can be reset, the next start need not build."""
         self._config = None
 
     # Ways to a state.

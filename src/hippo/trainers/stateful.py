@@ -30,13 +30,13 @@ def state_of(value: Any, copy: Copy) -> dict[str, Any]:
     state = value.state_dict()
     if not isinstance(value, nn.Module):
         return {"class": type(value).__qualname__, "state": encode(state, copy)}
-    parts = list(value.modules())
+    parts = modules_in(value)
     return {
         "state": {key: encode(item, copy) for key, item in state.items()},
         # Versions, by which modules read the states of older releases.
-        "metadata": {name: dict(entry) for name, entry in getattr(state, "_metadata", {}).items()},
+        "metadata": dict(getattr(state, "_metadata", {})),
         "modes": [part.training for part in parts],
-        "trainable": [p.requires_grad for part in parts for p in part.parameters(recurse=False)],
+        "trainable": [parameter.requires_grad for parameter in _own_parameters(parts)],
     }
 
 
@@ -72,11 +72,10 @@ def _put_module(module: nn.Module, data: dict[str, Any], name: str) -> None:
         raise CheckpointError(
             f"the checkpoint holds another model than self.{name}: {_differences(module, state) or error}"
         ) from error
-    parts = list(module.modules())
+    parts = modules_in(module)
     for part, mode in zip(parts, data["modes"], strict=True):
         part.training = mode
-    parameters = [parameter for part in parts for parameter in part.parameters(recurse=False)]
-    for parameter, trainable in zip(parameters, data["trainable"], strict=True):
+    for parameter, trainable in zip(_own_parameters(parts), data["trainable"], strict=True):
         parameter.requires_grad_(trainable)
 
 
@@ -114,8 +113,23 @@ def _put_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 
 def modules_in(value: object) -> list[nn.Module]:
-    """Return a module and all its parts; nothing for what is not a module."""
-    return list(value.modules()) if isinstance(value, nn.Module) else []
+    """Return a module and all its parts, each once; nothing for what is not a module."""
+    if not isinstance(value, nn.Module):
+        return []
+    # As value.modules(), which makes names for them too and takes several times as long.
+    found: dict[nn.Module, None] = {}
+    waiting: list[nn.Module | None] = [value]
+    while waiting:
+        part = waiting.pop()
+        if part is not None and part not in found:
+            found[part] = None
+            if part._modules:
+                waiting += reversed(part._modules.values())
+    return list(found)
+
+
+def _own_parameters(parts: list[nn.Module]) -> list[nn.Parameter]:
+    return [parameter for part in parts for parameter in part._parameters.values() if parameter is not None]
 
 
 def parameters_in(value: object) -> list[nn.Parameter]:

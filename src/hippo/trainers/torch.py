@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import os
-import pickle
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from hippo.errors import CheckpointError, InvalidInput, MissingExtra, TrainerError
+from hippo.errors import InvalidInput, MissingExtra, TrainerError
 
 try:
     import torch
 except ImportError as error:
     raise MissingExtra("TorchTrainer needs PyTorch: pip install 'hippo[torch]'") from error
 
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.optim import Optimizer
 
-from hippo.trainers import randomness
+from hippo.trainers import packing, randomness
 from hippo.trainers.attributes import Attributes
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.data import Loader
+from hippo.trainers.draws import PartOfBatch
 from hippo.trainers.encoding import decode, encode
-from hippo.trainers.packing import FORMAT, Packer, unpack
+from hippo.trainers.gradients import averaged
 from hippo.trainers.randomness import RandomState
+from hippo.trainers.ranks import present
 
 _FIXED = frozenset({"settings", "seed", "device", "_attributes"})
-_READ_ERRORS = (OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, pickle.UnpicklingError)
 _BATCH_SIZE = ("batch_size", "bs")
+
+Items = TypeVar("Items")
+Amount = TypeVar("Amount", int, float, Tensor)
+
+
+class _Reading:
+    """An attribute that is read from a function. A trainer may have another of the same name instead."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
+
+    def __get__(self, instance: object, owner: type) -> int:
+        return self._read()
 
 
 class TorchTrainer(Trainer):
@@ -56,9 +70,17 @@ class TorchTrainer(Trainer):
     ----------
     device : torch.device
         Where to put the model and the batches.
+    width : int
+        How many workers train this step together, or evaluate it; see `shard` and `total`.
+    rank : int
+        Which of them this is, from 0 on.
     """
 
     saves_random_state = True
+    widens = distributed.is_available()
+
+    width = _Reading(lambda: 1 if (ranks := present()) is None else ranks.share.width)
+    rank = _Reading(lambda: 0 if (ranks := present()) is None else ranks.share.rank)
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(settings, seed)
@@ -81,6 +103,26 @@ class TorchTrainer(Trainer):
             else:
                 self._set_field(name, value)
 
+    @classmethod
+    def fits(cls, values: Mapping[str, Any], width: int) -> bool:
+        """Return whether the batch size, where it is a hyper-parameter, can be split evenly."""
+        sizes = [values[name] for name in _BATCH_SIZE if name in values]
+        return all(isinstance(size, Real) and size % width == 0 for size in sizes)
+
+    def shard(self, items: Items) -> Items:
+        """Return this worker's part of a tensor, a list or a range, where several work together.
+
+        In `evaluate` the parts differ by one item at most. In `train` they are equally long, or everybody
+        gets everything: `hippo.Loader` does the same with its batches.
+        """
+        ranks = present()
+        return items if ranks is None else ranks.part_of(items)
+
+    def total(self, value: Amount) -> Amount:
+        """Return the sum of a number, or of a tensor, over all workers that hold a part of what it counts."""
+        ranks = present()
+        return value if ranks is None else ranks.total_of(value)
+
     def set_group(self, optimizer: Optimizer, **fields: Any) -> None:
         """Set fields of all parameter groups of an optimizer: ``self.set_group(self.optimizer, lr=0.1)``."""
         for name, value in fields.items():
@@ -96,14 +138,8 @@ class TorchTrainer(Trainer):
 
     def load(self, path: Path) -> None:
         """Take the whole state back; reads data only, never code."""
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-            if not isinstance(content, dict) or content.get("format") != FORMAT:
-                raise CheckpointError(f"{path} is not a checkpoint of a TorchTrainer of this version")
-            saved = unpack(content)
-            random = RandomState.from_parts(decode(saved["random"]))
-        except _READ_ERRORS as error:
-            raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
+        saved = packing.read(path)
+        random = RandomState.from_parts(decode(saved["random"]))
         self._attributes.put(saved["state"])
         randomness.restore(random)
 
@@ -117,13 +153,13 @@ class TorchTrainer(Trainer):
 
     def snapshot(self) -> object:
         """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
-        packer = Packer()
+        packer = packing.Packer()
         state = self._attributes.take(packer)
         return packer.pack({"state": state, "random": encode(randomness.capture().parts(), packer)})
 
     def write(self, snapshot: Any, path: Path) -> None:
         """Write what `snapshot` returned."""
-        torch.save(snapshot.content(), path)
+        snapshot.write(path)
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
         """Guard the user's methods: note what they make, and put back what evaluate() changes."""
@@ -133,9 +169,28 @@ class TorchTrainer(Trainer):
             case "setup":
                 return self._attributes.setting_up()
             case "train":
-                return self._attributes.training()
+                return self._attributes.training() if present() is None else self._training_together()
             case "evaluate":
-                return self._attributes.evaluating()
+                return self._attributes.evaluating() if present() is None else self._evaluating_together()
+
+    @contextmanager
+    def _training_together(self) -> Iterator[None]:
+        ranks = present()
+        assert ranks is not None
+        with (
+            self._attributes.training(),
+            ranks.during("train"),
+            averaged(self._attributes.trainable(), ranks),
+            PartOfBatch(ranks),
+        ):
+            yield
+
+    @contextmanager
+    def _evaluating_together(self) -> Iterator[None]:
+        ranks = present()
+        assert ranks is not None
+        with self._attributes.evaluating(), ranks.during("evaluate"):
+            yield
 
     # Hyper-parameters by name.
 

@@ -1,0 +1,219 @@
+"""The actor that holds a slot of a Ray cluster.
+
+It trains nothing itself: it keeps a worker process on its node, or several where leases are packed, and these
+are the very program that trains on one machine. So results are the same, user code has a main thread and an
+environment of its own, and where it crashes, hangs or runs out of memory, a process is replaced and not an
+actor.
+
+All that passes between it and its driver passes in calls of one method, which brings orders and waits for
+something to be said. The processes die with the actor, and the actor with its driver.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import hippo
+from hippo.engine.events import (
+    CheckpointSaved,
+    Event,
+    LeaseStarted,
+    MetricsReported,
+    Progressed,
+    SaveFailed,
+    WorkerJoined,
+)
+from hippo.executors.patience import Patience
+from hippo.executors.process import WorkerProcess
+from hippo.executors.ray_cluster import load_ray
+from hippo.executors.ray_network import interface_of, reserved_port
+from hippo.executors.shipping import Parcel
+from hippo.executors.slot import Slot
+
+# A call costs more than most messages are worth. What leaves a worker at work waits a little for more.
+_PATIENT = (LeaseStarted, Progressed, MetricsReported, CheckpointSaved, SaveFailed)
+_LINGER_SECONDS = 0.01
+
+# What is ordered, for which worker; with it goes the message of a command, or why a worker is to end.
+Order = tuple[Literal["carry out", "end", "close"], int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What all actors of an executor have to know."""
+
+    parcel: Parcel
+    checkpoints: Path
+    marker: str
+    environment: Mapping[str, str]
+    hang_after: float | None
+    version: str
+
+    def log_of(self, worker: int) -> Path:
+        """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
+        return self.checkpoints.parent / "logs" / f"worker-{worker}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The actor is up, on this node. Others who train a lease with its workers meet them at `meeting`."""
+
+    host: str
+    address: str
+    meeting: str
+
+    def __str__(self) -> str:
+        return f"node {self.host} ({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """No worker can work on this slot."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """All processes have ended as they were asked to, and nothing more will be said."""
+
+
+# With each goes the worker that it concerns.
+Message = Event | Settled | GaveUp | Over
+Messages = list[tuple[int, Message]]
+
+
+class RayWorker:
+    """Holds a slot, and the processes that work there."""
+
+    def __init__(self, workers: Sequence[int], posting: Posting) -> None:
+        ray = load_ray()
+        self._slots: dict[int, Slot] = {}
+        self._ordering = threading.Lock()
+        self._orders: dict[int, Sequence[Order]] = {}
+        self._turn = 0
+        self._news = threading.Condition()
+        self._latest = -1
+        self._unsaid: Messages = []
+        self._urgent = False
+        self._first = workers[0]
+        address: str = ray.util.get_node_ip_address()
+        self._port = reserved_port(address)  # held as long as this actor lives
+        here = Settled(socket.gethostname(), address, f"tcp://{address}:{self._port.getsockname()[1]}")
+        self._say(self._first, here)
+        if problem := _problem(posting):
+            self._say(self._first, GaveUp(f"{here} {problem}"))
+            return
+        environment = dict(os.environ)
+        environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for user code that uses Ray
+        if interface := interface_of(address):
+            environment.setdefault("GLOO_SOCKET_IFNAME", interface)
+        environment |= posting.environment
+        greeting = pickle.dumps(replace(posting.parcel, path=_search_path(posting.parcel)), protocol=5)
+        for worker in workers:
+            begin = partial(WorkerProcess, log=posting.log_of(worker), environment=environment, cores=[])
+            hear, patience = partial(self._hear, worker), Patience(posting.hang_after)
+            alone: list[Slot] = []  # whether others can go on is for the driver to say
+            slot = Slot(worker, begin, greeting, hear, patience, alone)
+            alone.append(slot)
+            self._slots[worker] = slot
+        for slot in self._slots.values():
+            slot.start()
+
+    def exchange(self, turn: int, orders: Sequence[Order]) -> bytes:
+        """Do what is ordered, and wait for something to say; return it, as `Messages`.
+
+        Calls are numbered: they may run in any order, and their orders are carried out in turn. Only the
+        last call waits. Those before it come back with nothing.
+        """
+        with self._ordering:
+            self._orders[turn] = orders
+            while self._turn in self._orders:
+                for order in self._orders.pop(self._turn):
+                    self._do(*order)
+                self._turn += 1
+        said: Messages = []
+        with self._news:
+            self._latest = max(self._latest, turn)
+            self._news.notify_all()
+            self._news.wait_for(lambda: self._unsaid or self._latest > turn)
+            self._news.wait_for(lambda: self._urgent or self._latest > turn, _LINGER_SECONDS)
+            if self._latest == turn:
+                said, self._unsaid, self._urgent = self._unsaid, [], False
+        return pickle.dumps(said, protocol=5)
+
+    def _do(self, what: str, worker: int, message: bytes) -> None:
+        if what == "close":
+            threading.Thread(target=self._close, name="closing", daemon=True).start()
+        elif worker in self._slots:
+            if what == "end":
+                self._slots[worker].end(message.decode())
+            else:
+                self._slots[worker].carry_out(_decoded(message))
+
+    def _close(self) -> None:
+        for slot in self._slots.values():
+            slot.ask_to_close()
+        for slot in self._slots.values():
+            slot.join()
+        self._say(self._first, Over())
+
+    def _hear(self, worker: int, event: Event) -> None:
+        reason = self._slots[worker].given_up
+        given_up = isinstance(event, WorkerJoined) and reason is not None
+        self._say(worker, GaveUp(str(reason)) if given_up else event)
+
+    def _say(self, worker: int, message: Message) -> None:
+        with self._news:
+            self._unsaid.append((worker, message))
+            if not isinstance(message, _PATIENT):
+                self._urgent = True
+            if self._urgent or len(self._unsaid) == 1:
+                self._news.notify_all()
+
+
+def _decoded(message: bytes) -> Any:
+    try:
+        return pickle.loads(message)
+    except BaseException:  # nobody would hear of it, so that this slot had better start afresh
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _problem(posting: Posting) -> str | None:
+    """Return why no worker can work here, if so."""
+    if hippo.__version__ != posting.version:
+        return (
+            f"has Hippo {hippo.__version__}, and the driver has {posting.version}: install the same version "
+            "on all nodes, or send the driver's along with runtime_env={'py_modules': [hippo]}"
+        )
+    folder = posting.checkpoints
+    if not (folder / posting.marker).is_file():
+        return (
+            f"does not see {folder}, where the driver keeps checkpoints: put the study's home, or the folder "
+            "that 'checkpoints' in it is a link to, on storage that all nodes see at the same path"
+        )
+    if not os.access(folder, os.W_OK):
+        return f"may not write to {folder}, where checkpoints are kept: give it the right to"
+    return None
+
+
+def _search_path(parcel: Parcel) -> tuple[str, ...]:
+    """Return where processes look for modules: as this node has it, then what only the driver looks at.
+
+    The node comes first because a runtime environment may bring packages of its own.
+    """
+    rays = Path(load_ray().__file__).parent
+    here = [place for place in sys.path if not (place and Path(place).is_relative_to(rays))]
+    return tuple(dict.fromkeys([*here, *(place for place in parcel.path if Path(place).exists())]))

@@ -1,0 +1,146 @@
+"""How wide: the rule that shares devices out over work of different length, in exact arithmetic.
+
+Every piece of work has a time h, which is what it still takes on one whole device. Its width is its share of
+all the time there is, ``floor(h · devices / Σh)``, but at most `max_width`; what is worth less than one
+device shares one with others, at most `packing` of them. That is the published formula, `share`. It is
+completed by two rules:
+
+* If more devices are needed than there are, the longest go first and the rest waits.
+* What is left over goes, one step at a time, to whichever would finish last (`spread`).
+
+Widths are 0 (waits), 1/packing, or whole numbers. A piece of work may be tied to fewer widths than these: it
+has a ladder, the widths that it can have, in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import cache
+from heapq import heapify, heappop, heappush
+from math import ceil
+
+Time = int | float | Fraction
+Speed = Callable[[Fraction], float | Fraction]
+Ladder = tuple[Fraction, ...]
+
+WAITS = Fraction(0)
+
+
+def linear(width: Fraction) -> Fraction:
+    """Twice as wide is twice as fast."""
+    return width
+
+
+@cache
+def ladder(packing: int, max_width: int) -> Ladder:
+    """Return all widths that there are: 1/packing, 1, 2, …, max_width."""
+    whole = tuple(Fraction(width) for width in range(1, max_width + 1))
+    return whole if packing == 1 else (Fraction(1, packing), *whole)
+
+
+def needed(widths: Iterable[Fraction]) -> int:
+    """Return how many devices widths take: whole ones each their own, equal parts of one put together."""
+    devices, packed = 0, Fraction(0)
+    for width in widths:
+        if width >= 1:
+            devices += int(width)
+        else:
+            packed += width
+    return devices + ceil(packed)
+
+
+def share(time: Time, total: Time, devices: int, steps: Ladder) -> Fraction:
+    """Return the widest step of a ladder within a share of the devices; its narrowest at least."""
+    if not total:
+        return steps[0]
+    portion = Fraction(time) * devices / Fraction(total)
+    return max((step for step in steps if step <= portion and step >= 1), default=steps[0])
+
+
+def widths(
+    times: Sequence[Time],
+    devices: int,
+    packing: int = 1,
+    max_width: int | None = None,
+    speed: Speed = linear,
+) -> list[Fraction]:
+    """Return the width of each piece of work; 0 for what has to wait."""
+    steps = ladder(packing, devices if max_width is None else max_width)
+    total = sum((Fraction(time) for time in times), Fraction(0))
+    wanted = [share(time, total, devices, steps) for time in times]
+    return spread(times, fitted(times, wanted, devices), devices, [steps] * len(times), speed)
+
+
+def fitted(times: Sequence[Time], wanted: Sequence[Fraction], devices: int) -> list[Fraction]:
+    """Return the widths wanted as far as devices go: the longest first, the rest waits."""
+    chosen = [WAITS] * len(times)
+    room = Room(devices)
+    for index in longest_first(times):
+        if room.take(WAITS, wanted[index]):
+            chosen[index] = wanted[index]
+    return chosen
+
+
+def longest_first(times: Sequence[Time]) -> list[int]:
+    """Return the indices in the order in which devices are given out."""
+    return sorted(range(len(times)), key=lambda each: (-times[each], each))
+
+
+class Room:
+    """Devices, and how much of them is taken."""
+
+    def __init__(self, devices: int, taken: Iterable[Fraction] = ()) -> None:
+        self._left = devices
+        self._packed = Fraction(0)
+        for width in taken:
+            self._change(WAITS, width)
+
+    def _change(self, before: Fraction, after: Fraction) -> None:
+        packed = self._packed + (after if after < 1 else 0) - (before if before < 1 else 0)
+        self._left -= self._more(before, after, packed)
+        self._packed = packed
+
+    def _more(self, before: Fraction, after: Fraction, packed: Fraction) -> int:
+        whole = (int(after) if after >= 1 else 0) - (int(before) if before >= 1 else 0)
+        return whole + ceil(packed) - ceil(self._packed)
+
+    def take(self, before: Fraction, after: Fraction) -> bool:
+        """Change a width, if there is room for that."""
+        packed = self._packed + (after if after < 1 else 0) - (before if before < 1 else 0)
+        if self._more(before, after, packed) > self._left:
+            return False
+        self._change(before, after)
+        return True
+
+
+def spread(
+    times: Sequence[Time],
+    chosen: Sequence[Fraction],
+    devices: int,
+    ladders: Sequence[Ladder],
+    speed: Speed = linear,
+) -> list[Fraction]:
+    """Hand out what is left over, one step at a time, to whichever would finish last and can use it.
+
+    What waits comes before all else. A step that would make nothing faster is not taken.
+    """
+    given = list(chosen)
+    room = Room(devices, given)
+
+    def entry(index: int) -> tuple[bool, Fraction, Fraction, int]:
+        at, time = given[index], Fraction(times[index])
+        return (at > 0, -time / Fraction(speed(at)) if at else Fraction(0), -time, index)
+
+    queue = [entry(index) for index in range(len(given))]
+    heapify(queue)
+    while queue:
+        *_, index = heappop(queue)
+        at = given[index]
+        step = next((each for each in ladders[index] if each > at), None)
+        if step is None or (at and speed(step) <= speed(at)):
+            continue
+        if room.take(at, step):  # otherwise it cannot use what is left, and nobody else makes room
+            given[index] = step
+            heappush(queue, entry(index))
+    return given

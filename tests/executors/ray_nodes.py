@@ -1,0 +1,89 @@
+"""A Ray cluster on this machine whose nodes come and go as tests want."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import psutil
+
+_STORE_BYTES = 80 << 20
+
+
+class Occupant:
+    """An actor that does nothing."""
+
+    def __init__(self, ray: Any, resources: dict[str, float]) -> None:
+        self._ray = ray
+        self._actor = ray.remote(object).options(num_cpus=0, resources=resources).remote()
+        ray.get(self._actor.__ray_ready__.remote())
+
+    def release(self) -> None:
+        """Let others have what it holds."""
+        self._ray.kill(self._actor)
+
+
+class Nodes:
+    """A head that runs nothing, and nodes with a CPU, a GPU and a "place" each: two, or as a test wants.
+
+    This process is part of the cluster.
+    """
+
+    def __init__(self) -> None:
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        import ray
+        from ray.cluster_utils import Cluster
+
+        self._ray = ray
+        self._cluster: Any = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0,
+                "num_gpus": 0,
+                "include_dashboard": False,
+                "object_store_memory": _STORE_BYTES,
+                # A node that is gone is noticed soon.
+                "_system_config": {"health_check_period_ms": 200, "health_check_failure_threshold": 5},
+            },
+        )
+        self._nodes: list[Any] = []
+        self.have(2)
+        self.address: str = self._cluster.address
+        ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+
+    def have(self, number: int) -> list[Any]:
+        """See to it that there are so many nodes beside the head; return them. Any others are killed."""
+        while len(self._nodes) > number:
+            self.kill(self._nodes[-1])
+        while len(self._nodes) < number:
+            node = self._cluster.add_node(
+                num_cpus=1, num_gpus=1, resources={"place": 1}, object_store_memory=_STORE_BYTES
+            )
+            self._nodes.append(node)
+        return list(self._nodes)
+
+    def kill(self, node: Any) -> None:
+        """End a node, and all that runs on it, without a word."""
+        self._nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def occupy(self, resources: dict[str, float]) -> Occupant:
+        """Be somebody else who uses the cluster; returns when they have what they want."""
+        return Occupant(self._ray, resources)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether this process is part of a cluster."""
+        return bool(self._ray.is_initialized())
+
+    def close(self) -> None:
+        """End everything."""
+        self._ray.shutdown()
+        self._cluster.shutdown()
+
+
+def is_on(node: Any, process: psutil.Process) -> bool:
+    """Return whether a process runs on a node."""
+    [raylet] = node.all_processes["raylet"]
+    return raylet.process.pid in {parent.pid for parent in process.parents()}

@@ -1,0 +1,276 @@
+"""Workers on a Ray cluster of several nodes: how they come up, end, and follow the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from executors.conformance import TrainingConformance
+from executors.noisy import Noisy
+from executors.ray_nodes import Nodes, is_on
+from executors.rig import CONFIG, SECONDS, Rig
+from hippo import Ray, Study, TrainerError
+from hippo.engine.events import (
+    CheckpointSaved,
+    LeaseFailed,
+    LeaseFinished,
+    MetricsReported,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippo.errors import HippoError, InvalidInput
+from hippo.executors import Job, ray_crew
+from hippo.executors.ray_cluster import SlotResources
+
+MakeRig = Callable[..., Rig]
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+class TestConformance(TrainingConformance):
+    @classmethod
+    def make_executor(cls) -> Ray:
+        return Ray(workers=2)
+
+
+@pytest.fixture
+def make_rig(tmp_path: Path) -> Iterator[MakeRig]:
+    rigs: list[Rig] = []
+
+    def make(executor: Ray, **options: Any) -> Rig:
+        home = tmp_path / str(len(rigs))
+        home.mkdir()
+        rigs.append(Rig(executor, home, **options))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """An executor with one worker, for tests that leave it as good as new."""
+    rig = Rig(Ray(workers=1), tmp_path_factory.mktemp("shared"))
+    rig.wait(WorkerJoined)
+    yield rig
+    rig.close()
+
+
+class Placed(Noisy):
+    """Says what is around it."""
+
+    def evaluate(self) -> dict[str, float]:
+        return {
+            "threads": int(os.environ["OMP_NUM_THREADS"]),
+            "devices": int(os.environ.get("CUDA_VISIBLE_DEVICES") or -1),
+            "brought": int(os.environ.get("BROUGHT", 0)),
+        }
+
+
+def place_of(rig: Rig, worker: int = 0) -> dict[str, float]:
+    return rig.metrics(rig.run(0, worker=worker, evaluations=[0]))[0]
+
+
+def processes_of(rig: Rig, worker: int = 0) -> list[psutil.Process]:
+    """Return the process that trains, and its actor's."""
+    story = rig.story(rig.run(1, worker=worker, evaluations=[1]))
+    [pid] = [event.metrics["pid"] for event in story if isinstance(event, MetricsReported)]
+    process = psutil.Process(int(pid))
+    actor = process.parent()
+    assert actor is not None
+    return [process, actor]
+
+
+# How workers end.
+
+
+def test_closing_lets_saves_finish_and_leaves_no_process_but_the_users_cluster(
+    make_rig: MakeRig, cluster: Nodes
+) -> None:
+    executor = Ray(workers=1)
+    rig = make_rig(executor)
+    rig.wait(WorkerJoined)
+    processes = processes_of(rig)
+    lease = rig.run(20, saves=range(1, 21))
+    rig.wait(LeaseFinished, lease=lease)
+    rig.close()
+    for step in range(1, 21):
+        rig.wait(CheckpointSaved, lease=lease, step=step)
+    assert psutil.wait_procs(processes, SECONDS)[1] == []
+    assert cluster.is_joined
+    rig.close()
+    rig.run(3)
+    again = make_rig(executor)
+    again.wait(WorkerJoined)
+    again.run(9, hold=3)
+    again.gate.wait_for(3)  # closing does not wait for a step
+
+
+def test_an_executor_cannot_be_used_twice_at_a_time(shared: Rig, tmp_path: Path) -> None:
+    with pytest.raises(HippoError, match="at work already"):
+        asyncio.run(shared.executor.start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
+
+
+# How workers die.
+
+
+def test_the_last_words_of_a_dead_worker_are_passed_on(shared: Rig) -> None:
+    shared.run(6, fault="train kill 2")
+    reason = shared.wait(WorkerLost).reason
+    shared.wait(WorkerJoined)
+    assert "logs/worker-0.log:\n    these are the last words" in reason
+
+
+def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(shared: Rig) -> None:
+    process, actor = processes_of(shared)
+    lease = shared.run(9, hold=3)
+    shared.gate.wait_for(3)
+    actor.kill()
+    assert "the actor of slot 0 on node" in shared.wait(WorkerLost).reason
+    assert psutil.wait_procs([process], SECONDS)[1] == []
+    shared.wait(WorkerJoined)
+    assert not [event for event in shared.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
+    again = shared.run(2)
+    assert shared.story(again)[-1] == LeaseFinished(again, 2)
+
+
+# How many workers there are.
+
+
+def test_workers_packed_on_one_slot_work_side_by_side_and_one_that_hangs_is_replaced_alone(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(Ray(workers=1, hang_after=1), packing=2)
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker, slot=0)
+    (first, actor), (second, same_actor) = [processes_of(rig, worker) for worker in range(2)]
+    assert first != second
+    assert actor == same_actor
+    rig.run(6, worker=1, fault="train hang 2")
+    assert "hung" in rig.wait(WorkerLost, worker=1).reason
+    rig.wait(WorkerJoined, worker=1, slot=0)
+    assert processes_of(rig, 0) == [first, actor]
+    assert processes_of(rig, 1)[1] == actor
+
+
+def test_workers_share_a_gpu_and_get_what_a_runtime_environment_brings(
+    make_rig: MakeRig, cluster: Nodes
+) -> None:
+    environment = {"env_vars": {"BROUGHT": "7"}}
+    executor = Ray(slot={"GPU": 0.5}, workers=2, runtime_env=environment, threads=2)
+    rig = make_rig(executor, trainer=Placed)
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker)
+    assert place_of(rig, 0) == place_of(rig, 1) == {"threads": 2, "devices": 0, "brought": 7}
+
+
+class Heard(logging.Handler):
+    """Keeps what is said to people."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.put(record.getMessage())
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    handler = Heard()
+    logging.getLogger("hippo").addHandler(handler)
+    yield handler
+    logging.getLogger("hippo").removeHandler(handler)
+
+
+def test_a_cluster_without_room_is_waited_for_and_a_node_that_does_not_see_the_checkpoints_is_named(
+    cluster: Nodes, heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_crew, "_SAY_SECONDS", 0.0)
+    others = cluster.occupy({"place": 1}), cluster.occupy({"place": 1})
+    executor = Ray(slot={"place": 1}, workers=1)
+    study = Study("blind", Noisy, home=tmp_path, executor=executor, version="1")
+    with study, ThreadPoolExecutor() as pool:
+        answer = pool.submit(study.eval, CONFIG, 1)
+        said = heard.messages.get(timeout=SECONDS)
+        assert (
+            "waiting for the cluster: 0 of 1 slots are up, each takes 1 place. Free now: 0 of 2 place" in said
+        )
+        [marker] = tmp_path.glob("checkpoints/*/.seen-*")
+        marker.unlink()
+        for other in others:
+            other.release()
+        with pytest.raises(TrainerError, match=rf"{socket.gethostname()}.*does not see {marker.parent}"):
+            answer.result(timeout=SECONDS)
+
+
+def test_nodes_that_join_are_used_and_workers_on_nodes_that_leave_are_announced(
+    make_rig: MakeRig, cluster: Nodes
+) -> None:
+    rig = make_rig(Ray(slot={"place": 1}))
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker)
+    assert rig.executor.workers == 2
+    rig.run(9, hold=3)
+    rig.gate.wait_for(3)
+    process = psutil.Process(rig.gate.waiting_process)
+    [node] = [node for node in cluster.have(2) if is_on(node, process)]
+    cluster.kill(node)
+    rig.wait(WorkerLost, worker=0)
+    rest = rig.run(4, worker=1)
+    assert rig.story(rest)[-1] == LeaseFinished(rest, 4)
+    cluster.have(2)
+    rig.wait(WorkerJoined, worker=0)
+    assert rig.executor.workers == 2
+
+
+@pytest.mark.parametrize(
+    ("node", "slot", "slots"),
+    [
+        ({"CPU": 8.0}, {"CPU": 1}, 8),
+        ({"CPU": 8.0}, {"CPU": 3}, 2),
+        ({"CPU": 0.3}, {"CPU": 0.1}, 3),
+        ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 1, "GPU": 0.5}, 4),
+        ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 1, "GPU": 0.4}, 4),  # two on each; no slot is on both
+        ({"CPU": 3.0, "GPU": 4.0}, {"CPU": 1, "GPU": 1}, 3),
+        ({"CPU": 8.0, "GPU": 5.0}, {"CPU": 1, "GPU": 2}, 2),
+        ({"CPU": 8.0}, {"CPU": 1, "GPU": 1}, 0),
+        ({"CPU": 8.0}, {"CPU": 1, "GPU": 0}, 8),
+    ],
+)
+def test_a_node_has_room_for_so_many_slots(
+    node: dict[str, float], slot: dict[str, float], slots: int
+) -> None:
+    assert SlotResources(slot).fit_on(node) == slots
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": 0}, "workers is 0; expected a whole number from 1 on"),
+        ({"workers": 1.5}, "workers is 1.5"),
+        ({"threads": True}, "threads is True"),
+        ({"hang_after": 0}, "hang_after is 0; expected seconds above 0"),
+        ({"address": 7}, "address is 7"),
+        ({"address": "ray://head:10001"}, "ray job submit"),
+        ({"slot": {}}, "slot is {}; a slot takes something"),
+        ({"slot": {"CPU": 0}}, "a slot takes something"),
+        ({"slot": {"CPU": -1}}, r"slot\['CPU'\] is -1; expected a number from 0 on"),
+        ({"slot": {"GPU": 1.5}}, "whole GPUs, or a part of one"),
+        ({"slot": ["CPU"]}, "expected resources"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Ray(**arguments)

@@ -1,0 +1,109 @@
+"""The same study on local processes and on Ray, undisturbed and disturbed: the results are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from executors import ray_study
+from executors.ray_nodes import Nodes, is_on
+from executors.rig import SECONDS, Gate
+from hippo import Local, Ray
+from hippo.executors import Executor
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.close()
+
+
+def open_until(gate: Gate, is_over: Callable[[float], bool]) -> None:
+    """Let trainers through until something is over, for which a function waits some seconds."""
+    while not is_over(0.002):
+        gate.open()
+
+
+def finish(study: Future[Any], gate: Gate) -> Any:
+    open_until(gate, lambda seconds: bool(wait([study], seconds).done))
+    return study.result()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the study comes to on local processes."""
+    folder = tmp_path_factory.mktemp("local")
+    gate = Gate(folder / "gate")
+    with ThreadPoolExecutor() as pool:
+        study = pool.submit(ray_study.results, Local(workers=2, threads=1), folder / "home", gate.address)
+        found = finish(study, gate)
+    gate.close()
+    return found
+
+
+def begin(pool: ThreadPoolExecutor, executor: Executor, folder: Path, gate: Gate) -> Future[Any]:
+    return pool.submit(ray_study.results, executor, folder / "home", gate.address)
+
+
+def test_a_study_on_a_cluster_gives_bit_identical_results_with_checkpoints_wherever_a_link_leads(
+    cluster: Nodes, expected: Any, tmp_path: Path, gate: Gate
+) -> None:
+    cluster.have(2)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "home" / "checkpoints").symlink_to(tmp_path / "shared")
+    with ThreadPoolExecutor() as pool:
+        assert finish(begin(pool, Ray(), tmp_path, gate), gate) == expected
+    assert sorted(log.name for log in tmp_path.glob("shared/logs/*")) == ["worker-0.log", "worker-1.log"]
+    assert list(tmp_path.glob("shared/*/.seen-*")) == []
+
+
+def test_a_node_that_is_killed_in_the_middle_of_a_study_changes_no_result(
+    cluster: Nodes, expected: Any, tmp_path: Path, gate: Gate
+) -> None:
+    nodes = cluster.have(2)
+    with ThreadPoolExecutor() as pool:
+        study = begin(pool, Ray(), tmp_path, gate)
+        gate.wait_for(ray_study.HOLD + 1)
+        worker = psutil.Process(gate.waiting_process)
+        [doomed] = [node for node in nodes if is_on(node, worker)]
+        cluster.kill(doomed)
+        assert finish(study, gate) == expected
+
+
+def test_a_driver_that_is_killed_leaves_no_actor_and_run_again_goes_on(
+    cluster: Nodes, expected: Any, tmp_path: Path, gate: Gate
+) -> None:
+    cluster.have(2)
+    script = [sys.executable, ray_study.__file__, cluster.address, str(tmp_path / "home"), gate.address]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(script, env=environment) as driver:
+        gate.wait_for(ray_study.HOLD + 1)
+        worker = psutil.Process(gate.waiting_process)
+        actor = worker.parent()
+        assert actor is not None
+        driver.kill()
+    assert psutil.wait_procs([worker, actor], SECONDS)[1] == []
+    again = subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True)
+    with again:
+        open_until(gate, lambda seconds: has_ended(again, seconds))
+        assert again.stdout is not None
+        assert json.loads(again.stdout.read()) == expected
+
+
+def has_ended(process: subprocess.Popen[str], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True

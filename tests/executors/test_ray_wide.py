@@ -1,0 +1,47 @@
+"""Leases that several workers on a Ray cluster train together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from executors.ray_nodes import Nodes
+from executors.rig import Rig
+from hippo import Ray
+from hippo.engine.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
+from trainers.width_samples import Together
+
+CONFIG = {"model": "convolutions", "optimizer": "sgd", "bs": 8, "fault": "none", "pieces": 1}
+
+
+@pytest.fixture(scope="module")
+def rig(cluster: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Two workers on two nodes."""
+    cluster.have(2)
+    rig = Rig(Ray(workers=2), tmp_path_factory.mktemp("wide"), trainer=Together, config=CONFIG)
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker)
+    yield rig
+    rig.close()
+
+
+def test_workers_on_two_nodes_learn_together_what_one_learns(rig: Rig) -> None:
+    [alone] = rig.metrics(rig.run(3, evaluations=[3])).values()
+    [together] = rig.metrics(rig.run(3, evaluations=[3], worker=1, peers=[0])).values()
+    assert together == pytest.approx({**alone, "width": 2}, rel=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_workers_that_train_together_are_lost_together(rig: Rig, rank: int) -> None:
+    lease = rig.run(5, peers=[1], fault=f"train:{rank} die")
+    reasons = [rig.wait(WorkerLost, worker=worker).reason for worker in range(2)]
+    # Where the lead finds out before the death of its peer is known, it ends itself.
+    assert "SIGKILL" in reasons[rank] or "has lost one of its other workers (1)" in reasons[0]
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker)
+    assert not [event for event in rig.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
+    again = rig.run(2, peers=[1])
+    assert rig.story(again)[-1] == LeaseFinished(again, 2)
+    on_its_own = rig.run(2, worker=1)
+    assert rig.story(on_its_own)[-1] == LeaseFinished(on_its_own, 2)

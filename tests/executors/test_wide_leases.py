@@ -1,0 +1,275 @@
+"""Several workers train one lease as one would: the same results, one voice, nobody waits for the dead."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import time
+from collections.abc import Collection, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+from hippo.engine.commands import RunLease, Segment, UpdateLease
+from hippo.engine.events import (
+    CheckpointSaved,
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    MetricsReported,
+    Progressed,
+    WorkerJoined,
+)
+from hippo.executors import Job
+from hippo.executors.process import WorkerProcess
+from hippo.executors.shipping import encode, pack
+from hippo.executors.wide import Part
+from hippo.plan.facts import Checkpoint
+from hippo.sequences.config import Config
+from hippo.trainers.session import Session
+from trainers.samples import state_of
+from trainers.width_samples import Together
+
+SECONDS = 60.0  # nothing takes so long unless it is broken
+CONFIG: dict[str, Any] = {"model": "convolutions", "optimizer": "sgd", "bs": 8, "fault": "none", "pieces": 1}
+
+E = TypeVar("E")
+
+
+class Crew:
+    """Worker processes, spoken to by hand."""
+
+    def __init__(self, home: Path, workers: int = 2, settings: dict[str, Any] | None = None) -> None:
+        self.home = home
+        self.job = Job(Together, settings or {}, 7, home / "checkpoints")
+        self._numbers = itertools.count()
+        self._processes: dict[int, WorkerProcess] = {}
+        self._unread: dict[int, list[Event]] = {}
+        for worker in range(workers):
+            self.bring_up(worker)
+        for worker in range(workers):
+            self.wait(WorkerJoined, worker)
+
+    def bring_up(self, worker: int) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+        process = WorkerProcess(worker, self.home / f"{worker}.log", environment, [])
+        process.greet(pickle.dumps(pack(self.job)))
+        self._processes[worker], self._unread[worker] = process, []
+
+    def replace(self, worker: int) -> None:
+        self.bring_up(worker)
+        self.wait(WorkerJoined, worker)
+
+    def run(
+        self,
+        end: int,
+        *,
+        width: int = 2,
+        start: int = 0,
+        saves: Collection[int] = (),
+        evaluations: Collection[int] = (),
+        source: Checkpoint | None = None,
+        warm: bool = False,
+        **config: Any,
+    ) -> int:
+        """Start a lease that worker 0 leads."""
+        number = next(self._numbers)
+        lease = RunLease(
+            lease=number,
+            worker=0,
+            config=Config({**CONFIG, **config}),
+            start=start,
+            end=end,
+            segments=(Segment(number, start, end),),
+            saves=frozenset(saves),
+            evaluations=frozenset(evaluations),
+            source=source,
+            warm=warm,
+            peers=tuple(range(1, width)),
+            width=Fraction(width),
+        )
+        if width == 1:
+            self._processes[0].send(encode(lease))
+        for rank in range(width if width > 1 else 0):
+            self._processes[rank].send(encode(Part(lease, rank, f"file://{self.home}/meeting-{number}")))
+        return number
+
+    def update(self, lease: int, end: int) -> None:
+        self._processes[0].send(encode(UpdateLease(lease, 0, end, frozenset(), frozenset())))
+
+    def wait(self, kind: type[E], worker: int = 0, **fields: Any) -> E:
+        """Return the first event of a kind that has these fields, from one worker."""
+        unread = self._unread[worker]
+        deadline = time.monotonic() + SECONDS
+        while True:
+            for event in unread:
+                if isinstance(event, kind) and all(getattr(event, name) == fields[name] for name in fields):
+                    unread.remove(event)
+                    return event
+            heard = self._processes[worker].receive(deadline - time.monotonic())
+            assert heard is not None, f"waited for {kind.__name__} with {fields}; there was only {unread}"
+            unread += heard
+
+    def end_of(self, worker: int) -> str:
+        """Wait until a worker has ended; return why."""
+        deadline = time.monotonic() + SECONDS
+        try:
+            while (heard := self._processes[worker].receive(deadline - time.monotonic())) is not None:
+                self._unread[worker] += heard
+        except EOFError:
+            return self._processes[worker].bury()
+        raise AssertionError(f"worker {worker} does not end; it said {self._unread[worker]}")
+
+    def unread(self, worker: int) -> list[Event]:
+        return self._unread[worker]
+
+    def saved_state(self, lease: int, **config: Any) -> Any:
+        """Wait for the checkpoint of a lease; return the state in it."""
+        saved = self.wait(CheckpointSaved, lease=lease)
+        session = Session(Together, self.job.settings, 7)
+        path = self.job.checkpoints / saved.checkpoint.name
+        session.start(Config({**CONFIG, **config}), saved.step, path, False)
+        return state_of(session)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.send(pickle.dumps(None))
+        for process in self._processes.values():
+            process.see_off()
+
+
+def alone(steps: int, settings: dict[str, Any] | None = None, **config: Any) -> tuple[Any, dict[str, float]]:
+    """Train a trial in this process; return its state and its metrics."""
+    session = Session(Together, settings or {}, 7)
+    session.start(Config({**CONFIG, **config}), 0, None, False)
+    for _ in range(steps):
+        session.advance()
+    return state_of(session), session.evaluate()
+
+
+def difference(one: Any, other: Any) -> float:
+    """Return how far two states are apart, relative to what they hold; what is not a float must be equal."""
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        if not one.is_floating_point():
+            assert torch.equal(one, other)
+            return 0.0
+        return ((one - other).abs().max() / one.abs().max().clamp(min=1e-3)).item() if one.numel() else 0.0
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        return max((difference(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, list):
+        assert len(one) == len(other)
+        return max((difference(*pair) for pair in zip(one, other, strict=True)), default=0.0)
+    assert one == other
+    return 0.0
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    crew = Crew(tmp_path_factory.mktemp("crew"), settings={"num_workers": 1})
+    yield crew
+    crew.close()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model": "convolutions", "optimizer": "sgd"},
+        {"model": "convolutions", "optimizer": "adam", "pieces": 2},
+        {"model": "attention", "optimizer": "adam"},
+        {"model": "recurrence", "optimizer": "sgd", "pieces": 2},
+    ],
+    ids=lambda config: "-".join(map(str, config.values())),
+)
+def test_two_workers_learn_what_one_learns(crew: Crew, config: dict[str, Any]) -> None:
+    lease = crew.run(3, saves=[3], evaluations=[3], **config)
+    metrics = crew.wait(MetricsReported, lease=lease).metrics
+    crew.wait(LeaseFinished, lease=lease, step=3)
+    expected, expected_metrics = alone(3, **config)
+    assert difference(crew.saved_state(lease, **config), expected) < 1e-9
+    assert metrics == pytest.approx(expected_metrics | {"width": 2}, rel=1e-9)
+
+
+def test_the_width_may_change_on_the_way(crew: Crew) -> None:
+    lease = crew.run(1, width=1)
+    crew.wait(LeaseFinished, lease=lease)
+    lease = crew.run(2, start=1, warm=True, saves=[2])  # two workers, from what the lead holds
+    crew.wait(LeaseFinished, lease=lease)
+    wide = crew.wait(CheckpointSaved, lease=lease).checkpoint
+    lease = crew.run(3, width=1, start=2, warm=True, saves=[3])
+    crew.wait(LeaseFinished, lease=lease)
+    from_memory = crew.saved_state(lease)
+    lease = crew.run(3, width=1, start=2, source=wide, saves=[3])
+    crew.wait(LeaseFinished, lease=lease)
+    narrow = crew.wait(CheckpointSaved, lease=lease).checkpoint
+    lease = crew.run(4, start=3, source=narrow, evaluations=[4], saves=[3, 4])
+    assert difference(crew.saved_state(lease), from_memory) == 0
+    expected, expected_metrics = alone(4)
+    assert crew.wait(MetricsReported, lease=lease).metrics == pytest.approx(expected_metrics | {"width": 2})
+    assert difference(crew.saved_state(lease), expected) < 1e-9
+    crew.wait(LeaseFinished, lease=lease)
+
+
+def test_only_the_lead_speaks_and_it_takes_updates(crew: Crew) -> None:
+    lease = crew.run(10**6)
+    crew.wait(Progressed, lease=lease)
+    crew.update(lease, 0)
+    step = crew.wait(LeaseFinished, lease=lease).step
+    crew.wait(CheckpointSaved, lease=lease, step=step)
+    lease = crew.run(1)
+    crew.wait(LeaseFinished, lease=lease)
+    assert crew.unread(1) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "rank", "step"),
+    [("train", 0, 2), ("train", 1, 2), ("evaluate", 0, 2), ("evaluate", 1, 2), ("measure", 1, 3)],
+)
+def test_what_one_rank_raises_fails_the_lease_and_leaves_all_workers_ready(
+    crew: Crew, method: str, rank: int, step: int
+) -> None:
+    lease = crew.run(3, evaluations=[1, 2], fault=f"{method}:{rank} broken")
+    failed = crew.wait(LeaseFailed, lease=lease)
+    assert (failed.step, failed.phase) == (step, "train" if method == "train" else "evaluate")
+    assert f"ArithmeticError: broken by rank {rank}" in failed.error
+    assert "width_samples.py" in failed.error
+    assert ("worker 1, one of the 2" in failed.error) == (rank == 1)
+    lease = crew.run(1)
+    crew.wait(LeaseFinished, lease=lease)
+
+
+def test_a_peer_without_memory_is_replaced_after_the_lead_has_said_so(crew: Crew) -> None:
+    lease = crew.run(3, fault="train:1 memory")
+    failed = crew.wait(LeaseFailed, lease=lease)
+    assert (failed.step, failed.phase) == (2, "train")
+    assert "MemoryError: no more" in failed.error
+    assert "ran out of memory" in crew.end_of(1)
+    crew.replace(1)
+    lease = crew.run(1)
+    crew.wait(LeaseFinished, lease=lease)
+
+
+def test_a_lead_whose_peer_dies_blames_nobody_and_ends(crew: Crew) -> None:
+    lease = crew.run(3, fault="train:1 die")
+    assert "another worker, which it trained a lease with, was lost" in crew.end_of(0)
+    assert "has lost one of its other workers (1)" in (crew.home / "0.log").read_text()
+    assert not [event for event in crew.unread(0) if isinstance(event, LeaseFailed | LeaseFinished)]
+    assert "SIGKILL" in crew.end_of(1)
+    crew.replace(0)
+    crew.replace(1)
+    assert lease < crew.run(1)
+    crew.wait(LeaseFinished)
+
+
+def test_a_peer_whose_lead_dies_is_ready_for_the_next_lease(crew: Crew) -> None:
+    crew.run(3, fault="train:0 die")
+    assert "SIGKILL" in crew.end_of(0)
+    crew.replace(0)
+    lease = crew.run(1)
+    crew.wait(LeaseFinished, lease=lease)

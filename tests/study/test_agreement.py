@@ -1,0 +1,92 @@
+"""What is simulated is what runs: a real worker takes the same leases in the same order as a virtual one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hippo
+from hippo import Cosine, Exponential, Linear, MultiStep, Piecewise, Report, Study, TrialGroup, Tuner, Warmup
+from hippo.executors import leases
+from study.walkers import Walker
+
+SPACE = hippo.Grid(
+    {
+        "lr": [
+            0.1,
+            Exponential(0.1, 0.9),
+            MultiStep(0.1, [6], 0.1),
+            MultiStep(0.1, [6, 11], 0.1),
+            Piecewise([0.1, 0.01], [9]),
+            Warmup(4, Cosine(0.1, 12)),
+            Linear(0.1, 0.01, 10),
+        ],
+        "bs": [16, MultiStep(16, [7], 2), MultiStep(16, [3], 2), 32, MultiStep(32, [8], 2)],
+    }
+)
+
+
+def seconds_per_step(hp: Mapping[str, Any], width: float) -> float:
+    return 1.0 + hp["bs"] / 16
+
+
+class Clocked(Walker):
+    """Trains by a clock of its own, so that steps take exactly as long as they should on any machine."""
+
+    def build(self) -> None:
+        super().build()
+        self.clock = 0.0
+        assert hasattr(leases, "perf_counter")
+        leases.perf_counter = lambda: self.clock
+
+    def train(self) -> None:
+        super().train()
+        self.clock += seconds_per_step({"bs": self.bs}, 1)
+
+
+class Rounds(Tuner):
+    """Trains all trials a little, then the better half to the end."""
+
+    metric, mode = "loss", "min"
+
+    async def run(self, trials: hippo.Trials) -> None:
+        trials.submit(TrialGroup(tuple((config, 8) for config in SPACE)))
+        results = [await trials.next() for _ in range(len(SPACE))]
+        results.sort(key=lambda result: (-result.score("loss", "min"), result.trial.number))
+        trials.submit(TrialGroup(tuple((result.trial.config, 20) for result in results[: len(results) // 2])))
+        while trials.open:
+            await trials.next()
+
+
+def leases_of(report: Report) -> list[list[tuple[int, int, int]]]:
+    """Return the leases of a study that trained anything, in the order in which they began.
+
+    One that trains nothing saves the best model where its state is held when it turns out to be the best.
+    """
+    spans = sorted(
+        (span for span in report._trace.spans if span.last > span.first),
+        key=lambda span: (span.lease, span.first),
+    )
+    return [
+        [(span.node, span.first, span.last) for span in lease]
+        for _, lease in groupby(spans, key=lambda span: span.lease)
+    ]
+
+
+@pytest.mark.parametrize(
+    "tuner", [hippo.GridSearch(SPACE, "loss", "min", 20), Rounds()], ids=["grid", "rounds"]
+)
+def test_one_worker_takes_the_same_leases_in_the_same_order_in_real_and_virtual_time(
+    tuner: Tuner, tmp_path: Path
+) -> None:
+    real = Study("agreed", Clocked, home=tmp_path, executor=hippo.Local(workers=1)).tune(tuner)
+    simulated = hippo.Simulated(1, seconds_per_step=seconds_per_step, metrics=real)
+    virtual = Study("agreed", Clocked, home=tmp_path, executor=simulated).tune(tuner)
+    assert len(real.trials) >= 30
+    assert leases_of(virtual) == leases_of(real)
+    assert virtual.work.steps_trained == real.work.steps_trained
+    assert virtual.best.config == real.best.config
