@@ -21,11 +21,13 @@ _HOMES = {
         "TrainerError",
         "TrialFailed",
     ),
+    "hippo.estimates": ("Cost", "Estimate", "estimate", "format_estimates"),
     "hippo.executors.local": ("Local",),
     "hippo.executors.on_ray": ("Ray",),
     "hippo.executors.simulated": ("Simulated",),
+    "hippo.executors.simulation_metrics": ("Recorded",),
     "hippo.report": ("Best", "Report", "TrialReport", "Work"),
-    "hippo.scheduling": ("Contender", "Fluid", "WidthPolicy"),
+    "hippo.scheduling": ("Allocation", "Contender", "Fluid", "WidthPolicy"),
     "hippo.sequences": (
         "Config",
         "Constant",
@@ -59,6 +61,7 @@ _HOMES = {
         "PBT",
         "EarlyStop",
         "GridSearch",
+        "HyperSched",
         "Hyperband",
         "MedianStopping",
         "OptunaSearch",
@@ -84,13 +87,19 @@ if TYPE_CHECKING:
     from hippo.errors import StoreError as StoreError
     from hippo.errors import TrainerError as TrainerError
     from hippo.errors import TrialFailed as TrialFailed
+    from hippo.estimates import Cost as Cost
+    from hippo.estimates import Estimate as Estimate
+    from hippo.estimates import estimate as estimate
+    from hippo.estimates import format_estimates as format_estimates
     from hippo.executors.local import Local as Local
     from hippo.executors.on_ray import Ray as Ray
     from hippo.executors.simulated import Simulated as Simulated
+    from hippo.executors.simulation_metrics import Recorded as Recorded
     from hippo.report import Best as Best
     from hippo.report import Report as Report
     from hippo.report import TrialReport as TrialReport
     from hippo.report import Work as Work
+    from hippo.scheduling import Allocation as Allocation
     from hippo.scheduling import Contender as Contender
     from hippo.scheduling import Fluid as Fluid
     from hippo.scheduling import WidthPolicy as WidthPolicy
@@ -134,6 +143,7 @@ if TYPE_CHECKING:
     from hippo.tuners import EarlyStop as EarlyStop
     from hippo.tuners import GridSearch as GridSearch
     from hippo.tuners import Hyperband as Hyperband
+    from hippo.tuners import HyperSched as HyperSched
     from hippo.tuners import MedianStopping as MedianStopping
     from hippo.tuners import OptunaSearch as OptunaSearch
     from hippo.tuners import RandomSearch as RandomSearch

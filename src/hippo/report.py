@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hippo.errors import HippoError, MissingExtra
 from hippo.plan.facts import SpanRecorded
@@ -122,6 +122,12 @@ class Report:
     work: Work
     _best: Best | None = field(repr=False)
     _trace: Trace = field(repr=False)
+    ended_by: Literal["deadline", "budget"] | None = None
+
+    @property
+    def cut(self) -> list[TrialReport]:
+        """The trials that a deadline or a budget kept from where they were asked to go."""
+        return [trial for trial in self.trials if trial.error is None and trial.step < trial.asked]
 
     @property
     def best(self) -> Best:
@@ -129,6 +135,8 @@ class Report:
         if self._best is None:
             errors = [trial.error for trial in self.trials if trial.error]
             why = f"; the first error:\n{errors[0]}" if errors else ""
+            if self.ended_by is not None:
+                why = f" before the {self.ended_by} was reached" + why
             raise HippoError(f"study {self.study!r} has no best trial: none has a result{why}")
         return self._best
 
@@ -180,6 +188,10 @@ class Report:
             lines += [f"  {name} = {_shown(sequence)}" for name, sequence in best.config.items()]
             if best.path is not None:
                 lines.append(f"model: {best.path}")
+        if self.ended_by is not None:
+            lines.append(
+                f"ended by the {self.ended_by}: {len(self.cut)} of {len(self.trials)} trials were cut short"
+            )
         lines.append(f"work: {self.work}")
         return "\n".join(lines)
 

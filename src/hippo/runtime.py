@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from hippo.engine.core import Engine
 from hippo.engine.events import CheckpointLost, Halted
 from hippo.engine.loop import FactWriter, Loop
+from hippo.engine.widening import Fits
 from hippo.errors import CheckpointError, HippoError
 from hippo.executors.base import Executor, Job
 from hippo.plan.facts import Fact, Position
@@ -80,11 +81,17 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        trainer = self._job.trainer
-        fits = trainer.fits if self.executor.virtual or trainer.widens else None
-        engine = Engine(self.plan, self._budget, self._policy, fits)
+        engine = Engine(self.plan, self._budget, self._policy, self._fits())
         self.loop = Loop(engine, self.executor, self._writer, delete)
         await self.executor.start(self._job, self.loop.emit)
+
+    def _fits(self) -> Fits | None:
+        trainer = self._job.trainer
+        return trainer.fits if self.executor.virtual or trainer.widens else None
+
+    def widen(self, policy: WidthPolicy) -> None:
+        """Let a policy that packs nothing choose widths from now on."""
+        self.loop.engine.widen(policy, self._fits())
 
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hippo.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
 from hippo.executors.base import Executor, Job
 from hippo.history import listed_as
+from hippo.limits import Deadline, Limits
 from hippo.plan.facts import Checkpoint, Position
 from hippo.plan.plan import unique_steps
 from hippo.progress import Progress
@@ -164,15 +165,27 @@ class Study:
 
     # Training.
 
-    def tune(self, tuner: Tuner, *, progress: bool | None = None) -> Report:
+    def tune(
+        self,
+        tuner: Tuner,
+        *,
+        deadline: Deadline | None = None,
+        budget: float | None = None,
+        progress: bool | None = None,
+    ) -> Report:
         """Run a tuner to its end and report.
 
         Run again after an interruption, it goes on where it was: recorded results are replayed to the
         tuner in the order in which they came. `progress` shows what is going on: by default on terminals
         as a live view, elsewhere as plain lines; False is silent.
+
+        With a `deadline` (seconds from now, a timedelta or a moment) or a `budget` in worker-hours, the
+        tuner is ended when it is reached: nothing is started that cannot be heard of before, and running
+        stages stop at the end of their step. The report says what was cut.
         """
         if not isinstance(tuner, Tuner):
             raise InvalidInput(f"tuner is {tuner!r}; expected a hippo tuner, such as SuccessiveHalving(...)")
+        limits = Limits.of(deadline, budget)
         with open_view(progress) as view:
             runtime = self._open()
             self._note_aim(tuner)
@@ -180,7 +193,7 @@ class Study:
                 view.note(note)
             self._notes.clear()
             tuning = Progress(self.name, tuner.metric, tuner.mode, runtime)
-            return self._follow(self._tune(tuner, runtime, tuning), runtime, view, tuning)
+            return self._follow(self._tune(tuner, runtime, tuning, limits), runtime, view, tuning)
 
     def _note_aim(self, tuner: Tuner) -> None:
         """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
@@ -192,14 +205,16 @@ class Study:
                 catalog.aim(listed_as(self.name, self.share), self.key, *aim)
             self._aim = aim
 
-    async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress) -> Report:
+    async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
         loop = runtime.loop
+        if tuner.width is not None and self.width is None:
+            runtime.widen(tuner.width)
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
         engine = loop.engine
         trained, seconds, spans = engine.trained, engine.worker_seconds, len(engine.spans)
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
-        tuning = Tuning(loop, self.name, self.share, ranking=ranking)
+        tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
         progress.begin(tuning)
         await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
@@ -217,7 +232,7 @@ class Study:
         )
         trials = trial_reports(tuning.results, tuning.asked)
         trace = Trace(tuple(engine.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
-        return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace)
+        return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace, tuning.ended_by)
 
     async def _best(self, result: Result, runtime: Runtime) -> Best:
         trial, step = result.trial, result.step

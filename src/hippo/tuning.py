@@ -7,22 +7,41 @@ result before any new one, in the order in which they first came, and so decides
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from typing import Literal
 
 from hippo.engine.commands import Answer
-from hippo.engine.events import BestChanged, ConfigsForeseen, GroupSubmitted, Request, RequestWithdrawn
+from hippo.engine.events import (
+    BestChanged,
+    ConfigsForeseen,
+    DeadlineSet,
+    GroupSubmitted,
+    Request,
+    RequestWithdrawn,
+    WorthChanged,
+)
 from hippo.engine.loop import Loop
 from hippo.errors import InvalidInput
+from hippo.limits import Limits
 from hippo.plan.facts import Position
 from hippo.plan.node import Node
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
-from hippo.tuners.base import Mode, Result, Trial, TrialGroup, Tuner
+from hippo.tuners.base import Mode, Result, Timing, Trial, TrialGroup, Tuner
+
+NO_LIMITS = Limits()
+# Less than this is nothing: a limit that is so near is reached.
+_MOMENT = 1e-3
+
+
+class _TimeUp(Exception):
+    """The tuner is to end where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +60,13 @@ class Tuning:
     """
 
     def __init__(
-        self, loop: Loop, study: str, share: bool = True, keep: bool = False, ranking: Ranking | None = None
+        self,
+        loop: Loop,
+        study: str,
+        share: bool = True,
+        keep: bool = False,
+        ranking: Ranking | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.results: list[Result] = []
         self.asked: dict[Trial, int] = {}
@@ -52,6 +77,10 @@ class Tuning:
         self._share = share
         self._keep = keep
         self._ranking = ranking
+        self._limits = limits
+        self._began = loop.executor.now()
+        self._spent = loop.engine.spent(study, self._began)
+        self.ended_by: Literal["deadline", "budget"] | None = None
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
         self._kept: list[int] = []
@@ -62,18 +91,68 @@ class Tuning:
         self._deliveries = count()
         self._wakes: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
+        self._over = False
         loop.when_broken(self._broken)
 
     async def run(self, tuner: Tuner) -> None:
-        """Let a tuner tune to its end; what it leaves open is withdrawn."""
+        """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
         self._loop.tuner_begins()
+        if self._limits.any:
+            self._watch()
         try:
             await tuner.run(self)
+        except _TimeUp:
+            pass
         finally:
+            self._over = True
+            if self._limits.any:
+                self._loop.handle(DeadlineSet(self._study, None))
             self._loop.tuner_ends()
             for trial in list(self._open):
                 self.withdraw(trial)
             self._loop.has_begun(self._study)
+
+    # Limits.
+
+    def _watch(self) -> None:
+        """See whether the time is up; if not, look again when it may be."""
+        if self._over:
+            return
+        left = self._left()
+        if left > _MOMENT:
+            at = self._loop.executor.now() + left
+            self._loop.handle(DeadlineSet(self._study, at))
+            self._loop.alarm(at, self._watch)
+            return
+        seconds = self._limits.seconds
+        is_deadline = seconds is not None and self._loop.executor.now() - self._began >= seconds - _MOMENT
+        self.ended_by = "deadline" if is_deadline else "budget"
+        self._wake()
+
+    def _left(self) -> float:
+        """Return the seconds that there are at least until a limit is reached."""
+        now = self._loop.executor.now()
+        left = math.inf
+        if self._limits.seconds is not None:
+            left = self._began + self._limits.seconds - now
+        if self._limits.worker_seconds is not None:
+            spent = self._loop.engine.spent(self._study, now) - self._spent
+            left = min(left, (self._limits.worker_seconds - spent) / max(self.workers, 1))
+        return left
+
+    def timing(self) -> Timing:
+        """Return what the clock says."""
+        profile = self._loop.engine.profile
+        return Timing(self._loop.executor.now(), self._left(), profile.usual, profile.startup)
+
+    def unshared(self, config: Config, step: int) -> int:
+        """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
+        return self._loop.engine.plan.unshared(config, step) if self._share else step
+
+    def rate(self, worths: Mapping[Trial, float]) -> None:
+        """Say what open trials are worth."""
+        known = {self._requests[trial]: worth for trial, worth in worths.items() if trial in self._requests}
+        self._loop.handle(WorthChanged(known))
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
@@ -122,6 +201,8 @@ class Tuning:
         """Ask for a group; returns at once with its trials, in the group's order."""
         if self._error is not None:
             raise self._error
+        if self.ended_by is not None:
+            raise _TimeUp
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
@@ -214,6 +295,7 @@ class Tuning:
         return [finals[trial] for trial in wanted]
 
     async def _something(self) -> None:
+        self._check_time()
         while not self._arrived:
             if self._error is not None:
                 raise self._error
@@ -223,6 +305,14 @@ class Tuning:
             self._loop.has_begun(self._study)
             self._loop.tuner_waits()
             await self._wakes
+            self._check_time()
+
+    def _check_time(self) -> None:
+        """Where the time is up, end the tuner; what came in time counts."""
+        if self.ended_by is not None:
+            while self._arrived:
+                self._take(heappop(self._arrived)[2])
+            raise _TimeUp
 
     def _deliver(self, trial: Trial, answer: Answer) -> None:
         if answer.final:

@@ -92,6 +92,8 @@ class World:
         self.commands: list[object] = []
         self.steps_trained = 0
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
+        self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
+        self.slower_together = 0.0
         self.most_on_disk = 0
         self.doomed: deque[DropCheckpoint] = deque()
         self.now = 0.0
@@ -213,14 +215,16 @@ class World:
             self._end(worker, lease, step)
             self.say(worker, LeaseFinished(lease.lease, step))
             return True
-        if self.fails_at(lease.config, step):
+        no_memory = self.lacks_memory(lease, step)
+        if no_memory or self.fails_at(lease.config, step):
             self._end(worker, lease, step)
             worker.state = ()
-            self.say(worker, LeaseFailed(lease.lease, step + 1, "Boom", "train"))
+            self.say(worker, LeaseFailed(lease.lease, step + 1, "Boom", "train", out_of_memory=no_memory))
             return True
         worker.state = (*worker.state, lease.config.key(step))
         self.steps_trained += 1
-        self.say(worker, Progressed(lease.lease, step + 1, 1, 1 / float(lease.width)))
+        seconds = self.slower_together if lease.peers and self.slower_together else 1 / float(lease.width)
+        self.say(worker, Progressed(lease.lease, step + 1, 1, seconds))
         return True
 
     def _end(self, worker: Worker, lease: RunLease, step: int) -> None:

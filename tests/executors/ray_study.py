@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ray
+
 import hippo
 from executors.noisy import Noisy
 from hippo.executors import Executor
@@ -36,3 +38,4 @@ def results(executor: Executor, home: Path, gate: str) -> Any:
 if __name__ == "__main__":
     _, address, home, gate = sys.argv
     print(json.dumps(results(hippo.Ray(address), Path(home), gate)))
+    assert not ray.is_initialized()  # a cluster that Hippo joined it leaves

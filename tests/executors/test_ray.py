@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +29,7 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.errors import HippoError, InvalidInput
+from hippo.errors import HippoError, InvalidInput, MissingExtra
 from hippo.executors import Job, ray_crew
 from hippo.executors.ray_cluster import SlotResources
 
@@ -253,6 +254,12 @@ def test_a_node_has_room_for_so_many_slots(
     node: dict[str, float], slot: dict[str, float], slots: int
 ) -> None:
     assert SlotResources(slot).fit_on(node) == slots
+
+
+def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'hippo\[ray\]'"):
+        asyncio.run(Ray().start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     for line in outlook.lines():
         console.print(line, soft_wrap=True)
     if options.workers:
-        from hippo.estimate import estimate, format_estimates
+        from hippo.estimates import estimate, format_estimates
 
         rows = estimate(script.study, script.tuner, options.workers, options.seconds)
         console.print()

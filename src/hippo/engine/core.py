@@ -8,6 +8,7 @@ holds between two events is written, and checked, in `hippo.engine.validation`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -27,6 +28,7 @@ from hippo.engine.events import (
     CheckpointLost,
     CheckpointSaved,
     ConfigsForeseen,
+    DeadlineSet,
     Event,
     GroupSubmitted,
     Halted,
@@ -43,6 +45,7 @@ from hippo.engine.events import (
     StepsMissed,
     WorkerJoined,
     WorkerLost,
+    WorthChanged,
 )
 from hippo.engine.keeping import Keeping
 from hippo.engine.lease import Lease
@@ -60,6 +63,8 @@ from hippo.stages.frontier import Frontier, Place, Task
 
 # A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
 MOST_LOSSES = 3
+# How many tasks are looked at for one that is done before a deadline.
+_MOST_LOOKS = 200
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
 _UNSETTLING = (
@@ -108,6 +113,9 @@ class Engine:
         self.keepers: dict[Position, list[int]] = {}
         self._best: dict[str, set[Position]] = {}
         self._pinned: dict[int, Position] = {}
+        self._worths: dict[int, float] = {}
+        self._spent: dict[str, float] = {}
+        self.deadlines: dict[str, float] = {}
         self._losses: dict[tuple[Node, int], int] = {}
         self._next_lease = 0
         self._probed = plan.order > 0
@@ -123,6 +131,8 @@ class Engine:
             ConfigsForeseen: self._configs_foreseen,
             RequestWithdrawn: self._request_withdrawn,
             BestChanged: self._best_changed,
+            WorthChanged: self._worth_changed,
+            DeadlineSet: self._deadline_set,
             CheckpointLost: self._checkpoint_lost,
             CheckpointDeleted: self._checkpoint_deleted,
             Paused: self._paused,
@@ -221,6 +231,7 @@ class Engine:
 
     def _request_withdrawn(self, event: RequestWithdrawn) -> None:
         self._pinned.pop(event.request, None)
+        self._worths.pop(event.request, None)
         open_request = self.requests.pop(event.request, None)
         if open_request is None:
             return  # answered while the withdrawal was on its way
@@ -252,6 +263,17 @@ class Engine:
             self.plan.find(config, step, salt).position(step) for config, step, salt in event.best
         }
 
+    def _worth_changed(self, event: WorthChanged) -> None:
+        self._worths.update(
+            (number, worth) for number, worth in event.worths.items() if number in self.requests
+        )
+
+    def _deadline_set(self, event: DeadlineSet) -> None:
+        if event.at is None:
+            self.deadlines.pop(event.study, None)
+        else:
+            self.deadlines[event.study] = event.at
+
     def _checkpoint_lost(self, event: CheckpointLost) -> None:
         self._drop(event.position)
 
@@ -270,6 +292,19 @@ class Engine:
             if lease.state == "running":
                 lease.end = lease.at
                 self._changed[lease] = None
+
+    def widen(self, policy: WidthPolicy, fits: Fits | None) -> None:
+        """Have widths chosen by a policy from now on."""
+        self.widening = Widening(policy, self.profile, fits)
+
+    def spent(self, study: str, now: float) -> float:
+        """Return the worker-seconds that a study has taken, those of its running leases included."""
+        running = (
+            (now - lease.began) * float(lease.width)
+            for lease in self.leases.values()
+            if lease.state == "running" and lease.study == study
+        )
+        return self._spent.get(study, 0.0) + sum(running)
 
     # The executors' side: workers.
 
@@ -493,6 +528,7 @@ class Engine:
 
     def _fail_request(self, number: int, step: int, order: int, error: str) -> None:
         failed = self.requests.pop(number)
+        self._worths.pop(number, None)
         for at, node in failed.missing.items():
             self.frontier.withdraw(node, at, number)
         self._commands.append(failed.failed(step, order, error))
@@ -505,6 +541,7 @@ class Engine:
         if not request.missing:
             step = request.request.step
             del self.requests[request.request.id]
+            self._worths.pop(request.request.id, None)
             self._answer(request.concluded(request.node.holder(step).metrics[step][1]))
 
     # What to keep.
@@ -594,15 +631,33 @@ class Engine:
         slots = self.workers.slots
         running = [lease for lease in self.leases.values() if lease.state == "running"]
         tasks, beyond = self.frontier.ready(slots * widening.policy.packing)
-        held = [self.frontier.held(self.plan[at.node], at.step) for _, at in self.workers.unsaved()]
-        known = {(task.node, task.start) for task in tasks}
-        tasks += [task for task in held if task is not None and (task.node, task.start) not in known]
-        allotment = widening.allot(running, tasks, slots, beyond, self._now)
+        tasks += self._soon({(task.node, task.start) for task in tasks})
+        worths = [
+            max((self._worth(lease.node_at(step), step) for step in lease.evaluations), default=-math.inf)
+            for lease in running
+        ]
+        worths += [self._worth(task.goal, task.end) for task in tasks]
+        allotment = widening.allot(running, tasks, slots, beyond, self._now, worths)
         for lease, (step, width) in allotment.stops.items():
             lease.note(self._now, f"to stop at {step}, to go on at width {width}")
             lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
             self._changed[lease] = None
         return allotment.widths
+
+    def _soon(self, ready: set[Place]) -> list[Task]:
+        """Return what can start from states that are in memory only, or being saved, beside what is ready."""
+        states = {(self.plan[at.node], at.step): None for _, at in self.workers.unsaved()}
+        for lease in self.leases.values():
+            if lease.state == "saving":
+                states.update(dict.fromkeys((lease.node_at(step), step) for step in lease.saves))
+        tasks = (task for state in states for task in self.frontier.tasks_from(*state))
+        return [task for task in tasks if (task.node, task.start) not in ready]
+
+    def _worth(self, node: Node, step: int) -> float:
+        """Return the most that anybody thinks of what is wanted at a step."""
+        want = self.frontier.wants.get(node, {}).get(step)
+        worths = () if want is None else [self._worths.get(number, -math.inf) for number in want.requests]
+        return max(worths, default=-math.inf)
 
     def _width(
         self, choice: tuple[str, Task, int | None], widths: dict[Place, Fraction], widening: Widening
@@ -624,6 +679,8 @@ class Engine:
         chosen: tuple[str, Task, int | None] | None = None
         for study in sorted(self.frontier.studies(), key=lambda each: self._running.get(each, 0)):
             task = self.frontier.best(study)
+            if task is not None and not self._is_in_time(study, task):
+                task = self._first_in_time(study)
             if task is not None:
                 chosen = (study, task, None)
                 break
@@ -635,8 +692,22 @@ class Engine:
             if own is None:
                 self.workers.rest(worker)  # until something is to be done from there again
             elif self.workers.has_place(worker) and (chosen is None or own.reach >= chosen[1].reach):
-                chosen = (self._asks(own), own, worker)
+                study = self._asks(own)
+                if self._is_in_time(study, own):
+                    chosen = (study, own, worker)
         return chosen
+
+    def _is_in_time(self, study: str, task: Task) -> bool:
+        """Whether anything that a task brings can be heard before the study's deadline."""
+        deadline, usual = self.deadlines.get(study), self.profile.usual
+        if deadline is None or usual is None:
+            return deadline is None or deadline > self._now
+        widest = 1.0 if self.widening is None else self.widening.widest_speed(self.workers.slots)
+        return self._now + self.frontier.nearest(task) * usual / widest <= deadline
+
+    def _first_in_time(self, study: str) -> Task | None:
+        tasks, _ = self.frontier.ready(_MOST_LOOKS, study)
+        return next((task for task in tasks if self._is_in_time(study, task)), None)
 
     def _asks(self, task: Task) -> str:
         return next(iter(self.frontier.wants[task.goal][task.end].requests.values()))
@@ -734,7 +805,9 @@ class Engine:
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
 
     def _span(self, lease: Lease) -> None:
-        self.worker_seconds += (self._now - lease.began) * float(lease.width)
+        spent = (self._now - lease.began) * float(lease.width)
+        self.worker_seconds += spent
+        self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
         spans = lease.spans(self._now)
         self.spans += spans
         self._facts += spans

@@ -63,6 +63,21 @@ class BestChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class WorthChanged:
+    """What a study thinks of its open requests, by their numbers: more is better."""
+
+    worths: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineSet:
+    """What a study does not hear before a moment, it does not need; None takes that back."""
+
+    study: str
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointLost:
     """Somebody who wanted to use a checkpoint found it missing or damaged."""
 
@@ -201,6 +216,8 @@ Event = (
     | ConfigsForeseen
     | RequestWithdrawn
     | BestChanged
+    | WorthChanged
+    | DeadlineSet
     | CheckpointLost
     | CheckpointDeleted
     | Paused

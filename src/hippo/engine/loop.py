@@ -111,6 +111,13 @@ class Loop:
         if not self.engine.leases:
             self._tell_quiet()
 
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called on the event loop at a time of the executor's clock."""
+        if self.executor.virtual:
+            self.executor.alarm(time, call)
+        else:
+            self._aio.call_later(max(time - self.executor.now(), 0.0), call)
+
     # For executors, from any thread.
 
     def emit(self, event: Event) -> None:

@@ -3,8 +3,8 @@
 * Every metric that an open request misses is wanted in the frontier, and by nobody else.
 * A promise (to evaluate, to save) names a lease that is known and that owes it.
 * A worker has at most one running lease, and a lease that runs has its workers.
-* Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room, or
-  keeps the slot for a lease that stops to go on wider.
+* Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
+  time, or keeps the slot for a lease that stops to go on wider.
 * What the frontier would start next is what a frontier made afresh from the plan and the leases would.
 """
 
@@ -45,7 +45,7 @@ def validate(engine: Engine) -> None:
             continue
         if worker not in engine.leases[number].workers or engine.leases[number].state != "running":
             raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")
-    stopped = engine.halted or engine.paused or not engine.has_room()
+    stopped = engine.halted or engine.paused or bool(engine.deadlines) or not engine.has_room()
     for worker, position in engine.workers.unsaved():
         held = engine.frontier.held(engine.plan[position.node], position.step)
         if held is not None and not stopped and engine.widening is None:

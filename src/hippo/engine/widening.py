@@ -17,7 +17,7 @@ from typing import Any
 
 from hippo.engine.lease import Lease
 from hippo.plan.node import Node
-from hippo.scheduling.policy import WidthPolicy, Contender
+from hippo.scheduling.policy import Contender, WidthPolicy
 from hippo.scheduling.profile import Profile
 from hippo.scheduling.width import WAITS, Ladder, Room, longest_first, spread
 from hippo.sequences.config import Config
@@ -56,23 +56,36 @@ class Widening:
         self._profile = profile
         self._fits = fits
         self._unpacked: set[Node] = set()
-        self._is_fit = lru_cache(maxsize=1 << 16)(self._fits_all_the_way)
+        self._suitable = lru_cache(maxsize=1 << 16)(self._suits)
 
     def keep_apart(self, node: Node) -> None:
         """Do not pack what leads along a node any more: there was not enough memory for that."""
         self._unpacked.add(node)
+        self._suitable.cache_clear()
 
     def ladder(self, goal: Node, start: int, end: int, slots: int) -> Ladder:
-        """Return the widths that a path to a goal can have."""
+        """Return the widths that a path to a goal can have: those that suit it, each faster than the last."""
+        suitable = self._suitable(goal, start, end, slots)
+        speeds = [self._profile.speed(step) for step in suitable]
+        return tuple(
+            step
+            for place, step in enumerate(suitable)
+            if step.numerator == 1 or speeds[place] > max(speeds[:place])
+        )
+
+    def _suits(self, goal: Node, start: int, end: int, slots: int) -> Ladder:
         steps = self.policy.steps(slots)
         if self._unpacked and not self._unpacked.isdisjoint(goal.lineage()):
             steps = tuple(step for step in steps if step >= 1)
-        trains = end > start
         return tuple(
             step
             for step in steps
-            if step <= 1 or (trains and self._is_fit(goal.config, start, end, int(step)))
+            if step <= 1 or (end > start and self._fits_all_the_way(goal.config, start, end, int(step)))
         )
+
+    def widest_speed(self, slots: int) -> float:
+        """Return how fast a lease can be at best."""
+        return max(self._profile.speed(step) for step in self.policy.steps(slots))
 
     def _ladder_of(self, lease: Lease, slots: int) -> Ladder:
         goal, _, end = lease.way[-1]
@@ -92,20 +105,31 @@ class Widening:
         return True
 
     def allot(
-        self, running: Sequence[Lease], tasks: Sequence[Task], slots: int, beyond: float, now: float
+        self,
+        running: Sequence[Lease],
+        tasks: Sequence[Task],
+        slots: int,
+        beyond: float,
+        now: float,
+        worths: Sequence[float],
     ) -> Allotment:
         """Say how wide what could start should be, and what should be stopped to go on at another width.
 
-        `beyond` is the time of what could start too, but is not among the tasks.
+        `beyond` is the time of what could start too, but is not among the tasks. `worths` are those of the
+        leases, and then of the tasks.
         """
+        values = iter(worths)
         work = [
             Contender(
-                self.time_left(lease, now), max(lease.width, lease.claim), self._ladder_of(lease, slots)
+                self.time_left(lease, now),
+                max(lease.width, lease.claim),
+                self._ladder_of(lease, slots),
+                next(values),
             )
             for lease in running
         ]
         work += [
-            Contender(task.reach, WAITS, self.ladder(task.goal, task.start, task.end, slots))
+            Contender(task.reach, WAITS, self.ladder(task.goal, task.start, task.end, slots), next(values))
             for task in tasks
         ]
         wishes = self.policy.widths(work, slots, self._profile.speed, beyond)

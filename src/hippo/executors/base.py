@@ -78,6 +78,10 @@ class Executor(ABC):
     def now(self) -> float:
         """Return the executor's time in seconds."""
 
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called when virtual time has come to `time`; not for executors in real time."""
+        raise NotImplementedError
+
     def advance(self) -> bool:
         """Move virtual time to the next event and emit it; False where it moves by itself or none is due."""
         return False

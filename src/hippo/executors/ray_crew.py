@@ -29,7 +29,7 @@ _log = logging.getLogger("hippo")
 _MOST_FAILED_STARTS = 3
 # How often the cluster is asked what it has.
 _LOOK_SECONDS = 1.0
-# How long a slot may take to come up before people hear that it is waited for.
+# How long it may take until an actor is up before people hear that room for it is waited for.
 _SAY_SECONDS = 10.0
 
 
@@ -212,7 +212,7 @@ class RayCrew:
         slot.start()
 
     def _say_what_is_waited_for(self, room: Room) -> None:
-        if not any(slot.waiting for slot in self._slots):
+        if all(slot.placed for slot in self._slots if slot.waiting):
             self._complete_at, self._told = monotonic(), False
         elif not self._told and monotonic() - self._complete_at > _SAY_SECONDS:
             self._told = True
@@ -220,8 +220,8 @@ class RayCrew:
             if not room.slots:
                 free += ", and no node can hold a slot even when it is idle"
             _log.warning(
-                "waiting for the cluster: %d of %d slots are up, each takes %s. Free now: %s",
-                sum(slot.joined for slot in self._slots),
+                "waiting for the cluster: it has found room for %d of %d slots, each takes %s. Free now: %s",
+                sum(slot.placed for slot in self._slots),
                 self.size,
                 self._wanted.resources,
                 free,

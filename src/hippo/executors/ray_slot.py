@@ -76,6 +76,11 @@ class RaySlot:
         return self._actor is not None and not self.announced
 
     @property
+    def placed(self) -> bool:
+        """Whether there is an actor that the cluster had room for."""
+        return self._actor is not None and self.place is not None
+
+    @property
     def retired(self) -> bool:
         """Whether nothing is to be expected of this slot."""
         return self._actor is None and self.given_up is None

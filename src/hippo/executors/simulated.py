@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from hippo.store.base import Store
 
 
+# Comes after everything that happens at the same time.
+_LAST = 1 << 62
+
+
 class Simulated(Executor):
     """Workers in virtual time.
 
@@ -138,6 +142,15 @@ class Simulated(Executor):
     def now(self) -> float:
         """Return the virtual time."""
         return self._now
+
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called at a time, or now if that is past, after all else that happens then."""
+
+        def ring() -> None:
+            self._spoke = True
+            call()
+
+        heappush(self._due, (max(time, self._now), _LAST + next(self._pushes), ring))
 
     def advance(self) -> bool:
         """Let things happen until one of them is worth a word."""

@@ -30,9 +30,10 @@ _CLOSE = pickle.dumps(None)
 
 
 class Slot:
-    """Keeps one worker process alive. `crew` are all of the executor's, this one among them, by their numbers.
+    """Keeps one worker process alive.
 
-    `number` is the slot that it is on, where several share one.
+    `crew` are all of the executor's, this one among them, by their numbers. `number` is the slot that it is
+    on, where several share one.
     """
 
     def __init__(

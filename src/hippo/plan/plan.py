@@ -169,6 +169,12 @@ class Plan:
             step = min(step, above.start)
         return None
 
+    def unshared(self, config: Config, step: int) -> int:
+        """Return how many steps a config is away from `step`, from the nearest checkpoint on its way."""
+        node, parts = self._follow(config, step, "")
+        kept = None if node is None else self.nearest_checkpoint(node, step if parts is None else parts)
+        return step if kept is None else step - kept.step
+
     def checkpoints(self) -> Iterator[tuple[Position, Checkpoint]]:
         """Yield everything that is kept."""
         for node in self.nodes:

@@ -7,6 +7,7 @@ as far as slots are free, and changes the width of what runs only where that pay
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,12 +50,7 @@ class WidthPolicy(ABC):
     ) -> None:
         self.packing = _checked("packing", packing)
         self.max_width = None if max_width is None else _checked("max_width", max_width)
-        self.scaling = dict(scaling or {})
-        for width, speed in self.scaling.items():
-            if not (isinstance(width, int | float) and isinstance(speed, int | float) and width > 0 < speed):
-                raise InvalidInput(
-                    f"scaling is {scaling!r}; expected speed-ups by width, such as {{2: 1.87, 4: 3.42}}"
-                )
+        self.scaling = _speed_ups(scaling)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(packing={self.packing}, max_width={self.max_width})"
@@ -116,6 +112,26 @@ class Fluid(WidthPolicy):
         times = [each.time for each in work]
         wanted = [share(each.time, total, slots, each.ladder) for each in work]
         return spread(times, fitted(times, wanted, slots), slots, [each.ladder for each in work], speed)
+
+
+def _speed_ups(scaling: object) -> dict[float, float]:
+    if scaling is None:
+        return {}
+    if not isinstance(scaling, Mapping) or not all(
+        _is_above_0(width) and _is_above_0(speed) for width, speed in scaling.items()
+    ):
+        raise InvalidInput(
+            f"scaling is {scaling!r}; expected speed-ups by width, such as {{2: 1.87, 4: 3.42}}"
+        )
+    if scaling.get(1, 1) != 1:
+        raise InvalidInput(
+            f"scaling is {scaling!r}; width 1 is what others are compared with: expected 1 there, or nothing"
+        )
+    return dict(scaling)
+
+
+def _is_above_0(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _checked(name: str, value: object) -> int:

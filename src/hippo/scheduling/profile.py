@@ -5,7 +5,8 @@ step: it starts at 1 (or at its parent's), needs no rebuilding when the usual st
 only when a measurement says something materially different.
 
 How much faster several slots are than one starts from a guess, or from what the user has measured, and is
-learned from leases of that width, against the pace of the same nodes on one slot.
+learned from leases of that width, against the pace of the same nodes on one slot. A width that nobody knows
+anything of is taken to be as much better or worse than the guess as the nearest one that somebody does.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class Profile:
         self._seconds = 0.0
         self._steps = 0.0
         self._per_node: dict[Node, tuple[float, int]] = {}
-        self._given = {Fraction(width): float(speed) for width, speed in (scaling or {}).items()}
-        self._speeds: dict[Fraction, tuple[float, float]] = {}
+        self._given = {  # a third as a float is only nearly one
+            Fraction(width).limit_denominator(1000): float(speed) for width, speed in (scaling or {}).items()
+        }
+        self._learned: dict[Fraction, tuple[float, float]] = {}
+        self._speeds: dict[tuple[int, int], float] = {}  # as they are known at this moment, by fraction
         self._starting = (0.0, 0)
 
     @property
@@ -43,9 +47,14 @@ class Profile:
     @property
     def restart(self) -> float:
         """What going on elsewhere costs, in usual steps: what starting took, and half a step to wait for."""
-        seconds, starts = self._starting
         usual = self.usual
-        return 0.5 + (seconds / starts / usual if starts and usual else 0.5)
+        return 0.5 + (self.startup / usual if self._starting[1] and usual else 0.5)
+
+    @property
+    def startup(self) -> float:
+        """Seconds that it takes to start from a checkpoint or on several slots; 0 before one did."""
+        seconds, starts = self._starting
+        return seconds / starts if starts else 0.0
 
     def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> None:
         """Take in that `steps` steps along `node` took `seconds`."""
@@ -76,21 +85,34 @@ class Profile:
 
     def _observe_speed(self, width: Fraction, steps: int, speed: float) -> None:
         fade = _MEMORY**steps
-        total, weight = self._speeds.get(width, (self.speed(width), 1.0))
-        self._speeds[width] = (total * fade + speed * steps, weight * fade + steps)
+        total, weight = self._learned.get(width, (self.speed(width), 1.0))
+        self._learned[width] = (total * fade + speed * steps, weight * fade + steps)
+        self._speeds.clear()
 
     def speed(self, width: Fraction) -> float:
         """Return how many times faster training is at a width than on one whole slot."""
-        if width in self._speeds:
-            total, weight = self._speeds[width]
+        key = width.numerator, width.denominator  # which is much quicker to look up
+        if key not in self._speeds:
+            self._speeds[key] = self._speed(width)
+        return self._speeds[key]
+
+    def _speed(self, width: Fraction) -> float:
+        if width in self._learned:
+            total, weight = self._learned[width]
             return total / weight
-        if width in self._given:
-            return self._given[width]
-        if width <= 1:
+        if width in self._given or width == _WHOLE:
+            return self._given.get(width, 1.0)
+        if width < 1:
             return float(width)
-        return float(width) / (1 + _FRICTION * (float(width) - 1))
+        known = [each for each in {*self._learned, *self._given} if each > 1]
+        nearest = min(known, key=lambda each: (abs(each - width), each), default=None)
+        return _guess(width) * (1.0 if nearest is None else self._speed(nearest) / _guess(nearest))
 
     def seconds(self, reach: float) -> float | None:
         """Turn a length in usual steps into seconds on one slot."""
         usual = self.usual
         return None if usual is None else reach * usual
+
+
+def _guess(width: Fraction) -> float:
+    return float(width) / (1 + _FRICTION * (float(width) - 1))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import ceil
 
 Time = int | float | Fraction
@@ -43,19 +43,24 @@ def needed(widths: Iterable[Fraction]) -> int:
     """Return how many devices widths take: whole ones each their own, equal parts of one put together."""
     devices, packed = 0, Fraction(0)
     for width in widths:
-        if width >= 1:
-            devices += int(width)
+        if width.denominator == 1:
+            devices += width.numerator
         else:
             packed += width
     return devices + ceil(packed)
+
+
+def _whole(width: Fraction) -> int:
+    """Return the devices that a width has to itself."""
+    return width.numerator if width.denominator == 1 else 0
 
 
 def share(time: Time, total: Time, devices: int, steps: Ladder) -> Fraction:
     """Return the widest step of a ladder within a share of the devices; its narrowest at least."""
     if not total:
         return steps[0]
-    portion = Fraction(time) * devices / Fraction(total)
-    return max((step for step in steps if step <= portion and step >= 1), default=steps[0])
+    portion = Fraction(time) * devices // Fraction(total)
+    return next((step for step in reversed(steps) if 1 <= _whole(step) <= portion), steps[0])
 
 
 def widths(
@@ -96,21 +101,21 @@ class Room:
         for width in taken:
             self._change(WAITS, width)
 
-    def _change(self, before: Fraction, after: Fraction) -> None:
-        packed = self._packed + (after if after < 1 else 0) - (before if before < 1 else 0)
-        self._left -= self._more(before, after, packed)
-        self._packed = packed
-
-    def _more(self, before: Fraction, after: Fraction, packed: Fraction) -> int:
-        whole = (int(after) if after >= 1 else 0) - (int(before) if before >= 1 else 0)
-        return whole + ceil(packed) - ceil(self._packed)
+    def _change(self, before: Fraction, after: Fraction) -> int:
+        """Change a width; return what is left then, which may be less than nothing."""
+        self._left -= _whole(after) - _whole(before)
+        for width, sign in ((after, 1), (before, -1)):
+            if width.denominator > 1:
+                self._left += ceil(self._packed)
+                self._packed += sign * width
+                self._left -= ceil(self._packed)
+        return self._left
 
     def take(self, before: Fraction, after: Fraction) -> bool:
         """Change a width, if there is room for that."""
-        packed = self._packed + (after if after < 1 else 0) - (before if before < 1 else 0)
-        if self._more(before, after, packed) > self._left:
+        if self._change(before, after) < 0:
+            self._change(after, before)
             return False
-        self._change(before, after)
         return True
 
 
@@ -127,20 +132,23 @@ def spread(
     """
     given = list(chosen)
     room = Room(devices, given)
+    queue: list[tuple[bool, Fraction, Fraction, int, Fraction]] = []
 
-    def entry(index: int) -> tuple[bool, Fraction, Fraction, int]:
-        at, time = given[index], Fraction(times[index])
-        return (at > 0, -time / Fraction(speed(at)) if at else Fraction(0), -time, index)
-
-    queue = [entry(index) for index in range(len(given))]
-    heapify(queue)
-    while queue:
-        *_, index = heappop(queue)
+    def enter(index: int) -> None:
+        """Queue whatever can go on; what waits before all else, then whichever would finish last."""
         at = given[index]
         step = next((each for each in ladders[index] if each > at), None)
         if step is None or (at and speed(step) <= speed(at)):
-            continue
-        if room.take(at, step):  # otherwise it cannot use what is left, and nobody else makes room
+            return
+        time = Fraction(times[index])
+        end = time / Fraction(speed(at)) if at else Fraction(0)
+        heappush(queue, (at > 0, -end, -time, index, step))
+
+    for index in range(len(given)):
+        enter(index)
+    while queue:
+        *_, index, step = heappop(queue)
+        if room.take(given[index], step):  # otherwise it cannot use what is left, and nobody else makes room
             given[index] = step
-            heappush(queue, entry(index))
+            enter(index)
     return given

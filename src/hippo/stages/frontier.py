@@ -196,11 +196,34 @@ class Frontier:
                 self._wake(node, start, study, task.reach)
         return None
 
-    def ready(self, limit: int) -> tuple[list[Task], float]:
-        """Return the longest tasks that can start now, and about how long all others are together."""
+    def nearest(self, task: Task) -> float:
+        """Return how long a task takes to the first metrics that it brings, in usual steps."""
+        way: list[tuple[Node, int, int]] = []
+        node, end = task.goal, task.end
+        while node is not task.node:
+            assert node.parent is not None
+            way.append((node, node.start, end))
+            node, end = node.parent, node.start
+        way.append((node, task.start, end))
+        cost = 0.0
+        for node, start, end in reversed(way):
+            wants = self.wants.get(node, {}).items()
+            steps = [step for step, want in wants if start <= step <= end and want.lease is None]
+            if steps:
+                return cost + (min(steps) - start) * node.pace
+            cost += (end - start) * node.pace
+        return cost
+
+    def ready(self, limit: int, only: str | None = None) -> tuple[list[Task], float]:
+        """Return the longest tasks that can start now, and about how long all others are together.
+
+        With `only`, those of one study.
+        """
         tasks: dict[Place, Task] = {}
         total = 0.0
         for study, queue in self._queues.items():
+            if only is not None and study != only:
+                continue
             seen: list[Entry] = []
             while len(seen) < limit and (task := self.best(study)) is not None:
                 seen.append(heappop(queue))
@@ -240,8 +263,11 @@ class Frontier:
 
     def held(self, node: Node, step: int) -> Task | None:
         """Return the best task for a worker that holds the state at `step` of `node` in memory."""
-        tasks = [task for start in self._starts(node, step) if (task := self.task(start, step)) is not None]
-        return max(tasks, key=lambda task: task.reach, default=None)
+        return max(self.tasks_from(node, step), key=lambda task: task.reach, default=None)
+
+    def tasks_from(self, node: Node, step: int) -> list[Task]:
+        """Return everything that can start as soon as the state at `step` of `node` can be had."""
+        return [task for start in self._starts(node, step) if (task := self.task(start, step)) is not None]
 
     # Keeping the queue.
 

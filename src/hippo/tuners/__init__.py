@@ -6,6 +6,7 @@ from hippo.tuners.bohb import BOHB
 from hippo.tuners.early_stop import EarlyStop
 from hippo.tuners.grid_search import GridSearch
 from hippo.tuners.hyperband import Hyperband
+from hippo.tuners.hypersched import HyperSched
 from hippo.tuners.median_stopping import MedianStopping
 from hippo.tuners.optuna_search import OptunaSearch
 from hippo.tuners.pasha import PASHA
@@ -20,6 +21,7 @@ __all__ = [
     "PBT",
     "EarlyStop",
     "GridSearch",
+    "HyperSched",
     "Hyperband",
     "MedianStopping",
     "Mode",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from hippo.errors import InvalidInput, TrainerError
+from hippo.scheduling.policy import WidthPolicy
 from hippo.sequences.config import Config
 
 Mode = Literal["max", "min"]
@@ -75,6 +76,20 @@ class TrialGroup:
         return cls(tuple((item, step) for item in items), every)
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the clock says: the time, what is left of it, and what training takes.
+
+    `left` are seconds to the deadline, infinite where there is none. `step` are the seconds that a usual step
+    takes on one worker and `startup` those that it takes to start from a checkpoint, as far as known.
+    """
+
+    now: float
+    left: float = math.inf
+    step: float | None = None
+    startup: float = 0.0
+
+
 class Trials(Protocol):
     """One tuner's view of a study."""
 
@@ -92,6 +107,15 @@ class Trials(Protocol):
 
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
+
+    def timing(self) -> Timing:
+        """Return what the clock says. A tuner that goes by it decides otherwise when it is run again."""
+
+    def unshared(self, config: Config, step: int) -> int:
+        """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
+
+    def rate(self, worths: Mapping[Trial, float]) -> None:
+        """Say what open trials are worth, more being better: where workers are left over, they get them."""
 
     @property
     def open(self) -> int:
@@ -123,6 +147,8 @@ class Tuner(ABC):
 
     metric: str
     mode: Mode
+    width: WidthPolicy | None = None
+    """The policy that the tuner works best with; used where the study has none."""
 
     @abstractmethod
     async def run(self, trials: Trials) -> None:

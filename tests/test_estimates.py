@@ -10,7 +10,7 @@ import pytest
 
 import hippo
 from hippo.errors import InvalidInput
-from hippo.estimate import Cost, Estimate, estimate, format_estimates, measured_effects
+from hippo.estimates import Cost, Estimate, estimate, format_estimates, measured_effects
 from hippo.executors.simulated import Simulated
 from hippo.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
 from hippo.plan.plan import Plan
