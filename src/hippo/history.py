@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hippo.tuners.base import Mode
 
 Metrics = Mapping[str, float]
-State = Literal["done", "open", "failed"]
+State = Literal["done", "unfinished", "failed"]
 _ALONE = " (share=False)"
 Requests = dict[tuple[int, Config], set[int]]
 """The steps that were asked for, by number and config."""
@@ -67,10 +67,14 @@ class TrialHistory:
 
     @property
     def state(self) -> State:
-        """Whether it has got as far as it was asked, has not, or never will."""
+        """Whether it has got as far as it was asked, has not, or never will.
+
+        One that is unfinished may still be waited for, or withdrawn, or its study was interrupted: what is
+        stored is the same.
+        """
         if self.error is not None:
             return "failed"
-        return "done" if self.at(self.asked) is not None else "open"
+        return "done" if self.at(self.asked) is not None else "unfinished"
 
     def at(self, step: int) -> Metrics | None:
         """Return what was measured at a step."""

@@ -118,7 +118,7 @@ def _trials(history: History, metric: str) -> Iterator[FrozenTrial]:
 
 def _state(trial: TrialHistory, value: float | None, furthest: int) -> TrialState:
     name = "PRUNED" if trial.asked < furthest else "COMPLETE"
-    if trial.state == "open":
+    if trial.state == "unfinished":
         name = "RUNNING"
     elif trial.state == "failed" or value is None or math.isnan(value):
         name = "FAIL"

@@ -10,8 +10,8 @@ import asyncio
 import atexit
 import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,7 +56,7 @@ class Runtime:
         self.folder = job.checkpoints.resolve()
         self._job = job
         self._budget = budget
-        self._policy = policy
+        self._policies = [policy]
         self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
         if self._files is not None:
             self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
@@ -81,7 +81,7 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        engine = Engine(self.plan, self._budget, self._policy, self._fits())
+        engine = Engine(self.plan, self._budget, self._policies[0], self._fits())
         self.loop = Loop(engine, self.executor, self._writer, delete)
         await self.executor.start(self._job, self.loop.emit)
 
@@ -89,9 +89,16 @@ class Runtime:
         trainer = self._job.trainer
         return trainer.fits if self.executor.virtual or trainer.widens else None
 
-    def widen(self, policy: WidthPolicy) -> None:
-        """Let a policy that packs nothing choose widths from now on."""
+    @contextmanager
+    def widened(self, policy: WidthPolicy) -> Iterator[None]:
+        """Let a policy that packs nothing choose widths for a while. To be used on the engine's thread."""
+        self._policies.append(policy)
         self.loop.engine.widen(policy, self._fits())
+        try:
+            yield
+        finally:
+            self._policies.remove(policy)
+            self.loop.engine.widen(self._policies[-1], self._fits())
 
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):

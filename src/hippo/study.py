@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -207,8 +207,6 @@ class Study:
 
     async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
         loop = runtime.loop
-        if tuner.width is not None and self.width is None:
-            runtime.widen(tuner.width)
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
         engine = loop.engine
@@ -216,7 +214,9 @@ class Study:
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
         progress.begin(tuning)
-        await tuning.run(tuner)
+        lent = None if self.width is not None else tuner.width
+        with nullcontext() if lent is None else runtime.widened(lent):
+            await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         found = None if best is None else await self._best(best, runtime)
         unique = unique_steps(tuning.asks())

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Literal
 
 from hippo.engine.commands import Answer
+from hippo.engine.deadlines import Limit
 from hippo.engine.events import (
     BestChanged,
     ConfigsForeseen,
@@ -38,10 +38,12 @@ from hippo.tuners.base import Mode, Result, Timing, Trial, TrialGroup, Tuner
 NO_LIMITS = Limits()
 # Less than this is nothing: a limit that is so near is reached.
 _MOMENT = 1e-3
+# A budget is looked at again after such a part of a step at the earliest: what runs ends its step anyway.
+_PART = 0.1
 
 
-class _TimeUp(Exception):
-    """The tuner is to end where it is."""
+class _TimeUp(BaseException):
+    """The tuner is to end where it is. Not an `Exception`: a tuner that survives those must end all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Tuning:
         self._limits = limits
         self._began = loop.executor.now()
         self._spent = loop.engine.spent(study, self._began)
-        self.ended_by: Literal["deadline", "budget"] | None = None
+        self.ended_by: Limit | None = None
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
         self._kept: list[int] = []
@@ -98,15 +100,19 @@ class Tuning:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
         self._loop.tuner_begins()
         if self._limits.any:
+            self._set_limits()
+            self._loop.when_resting(self._rest)
             self._watch()
         try:
             await tuner.run(self)
         except _TimeUp:
-            pass
+            while self._arrived:  # what came in time counts
+                self._take(heappop(self._arrived)[2])
         finally:
             self._over = True
             if self._limits.any:
-                self._loop.handle(DeadlineSet(self._study, None))
+                self._loop.forget(self._rest)
+                self._loop.handle(DeadlineSet(self._study))
             self._loop.tuner_ends()
             for trial in list(self._open):
                 self.withdraw(trial)
@@ -114,36 +120,76 @@ class Tuning:
 
     # Limits.
 
+    def _set_limits(self) -> None:
+        seconds, worker_seconds = self._limits.seconds, self._limits.worker_seconds
+        at = None if seconds is None else self._began + seconds
+        spend = None if worker_seconds is None else self._spent + worker_seconds
+        self._loop.handle(DeadlineSet(self._study, at, spend))
+
     def _watch(self) -> None:
-        """See whether the time is up; if not, look again when it may be."""
-        if self._over:
+        """See whether a limit is reached; if not, look again when it may be."""
+        if self._over or self.ended_by is not None:
             return
-        left = self._left()
-        if left > _MOMENT:
-            at = self._loop.executor.now() + left
-            self._loop.handle(DeadlineSet(self._study, at))
-            self._loop.alarm(at, self._watch)
-            return
-        seconds = self._limits.seconds
-        is_deadline = seconds is not None and self._loop.executor.now() - self._began >= seconds - _MOMENT
-        self.ended_by = "deadline" if is_deadline else "budget"
+        until_deadline, until_budget = self._until_deadline(), self._until_budget()
+        if until_deadline <= _MOMENT:
+            self._end("deadline")
+        elif until_budget <= _MOMENT:
+            self._end("budget")
+        else:
+            self._rest()
+            least = _PART * (self._loop.engine.profile.usual or 0.0)
+            wait = min(until_deadline, max(until_budget, least))
+            self._loop.alarm(self._loop.executor.now() + wait, self._watch)
+
+    def _rest(self) -> None:
+        """Where nothing runs and there is too little left to start anything, there is nothing to wait for."""
+        if self._wakes is not None and not self._arrived:
+            obstacle = self._loop.engine.out_of(self._study)
+            if obstacle is not None:
+                self._end(obstacle)
+
+    def _end(self, limit: Limit) -> None:
+        self.ended_by = limit
         self._wake()
 
-    def _left(self) -> float:
-        """Return the seconds that there are at least until a limit is reached."""
-        now = self._loop.executor.now()
-        left = math.inf
-        if self._limits.seconds is not None:
-            left = self._began + self._limits.seconds - now
-        if self._limits.worker_seconds is not None:
-            spent = self._loop.engine.spent(self._study, now) - self._spent
-            left = min(left, (self._limits.worker_seconds - spent) / max(self.workers, 1))
-        return left
+    def _until_deadline(self) -> float:
+        seconds = self._limits.seconds
+        return math.inf if seconds is None else self._began + seconds - self._loop.executor.now()
+
+    def _until_budget(self) -> float:
+        """Return the seconds that the budget lasts at least: as long as if all workers were busy."""
+        if self._limits.worker_seconds is None:
+            return math.inf
+        spent = self._loop.engine.spent(self._study, self._loop.executor.now()) - self._spent
+        return (self._limits.worker_seconds - spent) / max(self.workers, 1)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that there are at least until a limit is reached; None without limits."""
+        return max(min(self._until_deadline(), self._until_budget()), 0.0) if self._limits.any else None
 
     def timing(self) -> Timing:
         """Return what the clock says."""
-        profile = self._loop.engine.profile
-        return Timing(self._loop.executor.now(), self._left(), profile.usual, profile.startup)
+        engine, left = self._loop.engine, self.seconds_left
+        return Timing(
+            self._loop.executor.now(),
+            math.inf if left is None else left,
+            engine.profile.usual,
+            engine.profile.startup,
+            engine.widest,
+        )
+
+    def is_under_way(self, who: Config | Trial, step: int) -> bool:
+        """Whether an open trial waits for the very state that this one comes to."""
+        if isinstance(who, Config):
+            return self._share and self._position(who, step, "") in self._awaited
+        return self._position(who.config, step, self.salt(who)) in self._awaited
+
+    def _position(self, config: Config, step: int, salt: str) -> Position | None:
+        try:
+            return self._loop.engine.plan.find(config, step, salt).position(step)
+        except LookupError:
+            return None
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
@@ -259,6 +305,7 @@ class Tuning:
         number = self._requests.pop(trial, None)
         self._close(trial)
         self._arrived = [item for item in self._arrived if item[2].trial != trial]
+        heapify(self._arrived)
         if number is not None:
             self._loop.forget_request(number)
             self._loop.handle(RequestWithdrawn(number))
@@ -281,17 +328,19 @@ class Tuning:
         missing = set(wanted)
         finals: dict[Trial, Result] = {}
         aside: list[tuple[int, int, Result]] = []
-        while missing:
-            await self._something()
-            item = heappop(self._arrived)
-            result = item[2]
-            if result.final and result.trial in missing:
-                missing.discard(result.trial)
-                finals[result.trial] = self._take(result)
-            else:
-                aside.append(item)
-        for item in aside:
-            heappush(self._arrived, item)
+        try:
+            while missing:
+                await self._something()
+                item = heappop(self._arrived)
+                result = item[2]
+                if result.final and result.trial in missing:
+                    missing.discard(result.trial)
+                    finals[result.trial] = self._take(result)
+                else:
+                    aside.append(item)
+        finally:
+            for item in aside:
+                heappush(self._arrived, item)
         return [finals[trial] for trial in wanted]
 
     async def _something(self) -> None:
@@ -301,17 +350,16 @@ class Tuning:
                 raise self._error
             if not self._requests:
                 raise LookupError("no trial is open: submit a group before waiting for a result")
-            self._wakes = asyncio.get_running_loop().create_future()
+            wakes = self._wakes = asyncio.get_running_loop().create_future()
             self._loop.has_begun(self._study)
             self._loop.tuner_waits()
-            await self._wakes
+            if self._limits.any:
+                self._rest()
+            await wakes
             self._check_time()
 
     def _check_time(self) -> None:
-        """Where the time is up, end the tuner; what came in time counts."""
         if self.ended_by is not None:
-            while self._arrived:
-                self._take(heappop(self._arrived)[2])
             raise _TimeUp
 
     def _deliver(self, trial: Trial, answer: Answer) -> None:

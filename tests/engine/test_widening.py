@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.test_core import POOL, answered, config, leases, studies
-from engine.world import World, metrics_of, trained_alone
+from engine.world import Worker, World, metrics_of, trained_alone
 from hippo import Fluid
 from hippo.engine.commands import UpdateLease
 from hippo.engine.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
@@ -39,6 +39,11 @@ def move_until(world: World, what: Any) -> None:
         assert moves, "nothing moves any more"
         for move in moves:
             move()
+
+
+def in_turns(world: World) -> None:
+    """Let all workers be equally quick, to the end."""
+    move_until(world, lambda: not world.moves())
 
 
 # Several slots.
@@ -102,16 +107,13 @@ def test_metrics_at_a_kept_state_need_one_slot() -> None:
 def test_a_width_that_turns_out_to_be_slower_is_not_used_again() -> None:
     world = World(slots=2, policy=Fluid())
     world.slower_together = 3.0
-    world.submit((SHORT, 30), (config(0.7), 30))
-    world.run()
-    world.submit((LONG, 40))
-    world.run()
+    world.submit((LONG, 30), (SHORT, 30))
+    in_turns(world)
+    assert {lease.width for lease in leases(world)} == {1}
+    world.submit((LONG, 400))
     assert leases(world)[-1].width == 2  # to find out
-    for rate in (1.1, 1.2):
-        world.submit((SHORT, world.engine.plan.nodes[0].start + 60))
-        world.run()
-        world.submit((config(rate), 60))
-        world.run()
+    in_turns(world)
+    assert leases(world)[-1].width == 1
     assert world.engine.profile.speed(Fraction(2)) < 1
     world.submit((config(2.0), 60))
     assert leases(world)[-1].width == 1
@@ -144,10 +146,20 @@ def spans_of(world: World, trained: Config) -> list[Any]:
 def test_a_lease_stops_at_the_end_of_its_stage_if_that_is_near() -> None:
     world = World(slots=2, policy=Fluid())
     requests = world.submit((LONG, 100), (config(MultiStep(0.1, [13], 0.1)), 15), (SHORT, 11))
-    world.run()
+    in_turns(world)
     wide = next(lease for lease in leases(world) if lease.width == 2 and lease.config == LONG)
     assert wide.start == 13  # where the other branches off and a checkpoint is due anyway
     assert_right(world, requests)
+
+
+def test_what_stops_to_go_on_wider_is_what_goes_on_wider() -> None:
+    world = World(slots=5, policy=Fluid())
+    equal = [config(float(rate)) for rate in range(1, 5)]
+    world.submit(*[(each, 100) for each in equal], (SHORT, 10))
+    move_until(world, lambda: len(leases(world)) > 5)
+    assert leases(world)[5].width == 2  # though the others have as far to go
+    move_until(world, lambda: world.steps_trained > 200)
+    assert len(leases(world)) == 6
 
 
 def test_a_short_rest_is_not_worth_a_restart() -> None:
@@ -172,7 +184,8 @@ def test_a_wide_lease_makes_room_where_others_branch_off() -> None:
     requests = world.submit(*[(each, 60) for each in many])
     (first,) = leases(world)
     assert (first.width, first.end) == (3, 20)
-    world.run()
+    in_turns(world)
+    # The first of them starts from the state in memory, before it is saved; slots are left for the others.
     assert [(lease.start, lease.width) for lease in leases(world)][1:4] == [(20, 1)] * 3
     assert world.steps_trained == 20 + 3 * 40
     assert_right(world, requests)
@@ -269,27 +282,29 @@ def test_losing_one_worker_of_a_wide_lease_costs_the_steps_since_the_last_checkp
     world = World(slots=3, policy=Fluid())
     requests = world.submit((LONG, 60), (LONG_DROP, 30))
     assert leases(world)[0].peers == (1, 2)
-    move_until(world, lambda: world.steps_trained >= 35)
-    trained = world.steps_trained
+    move_until(world, lambda: world.steps_trained == 15)
     world.kill(victim)
-    world.run()
+    assert leases(world)[-1].start == 0
+    move_until(world, lambda: world.steps_trained >= 15 + 24)
+    world.kill(victim)
+    assert leases(world)[-1].start >= 20  # where the other branches off
+    in_turns(world)
     assert_right(world, requests)
-    assert trained == 35
-    assert world.steps_trained <= 70 + 15
+    assert world.steps_trained <= 70 + 15 + 10
 
 
 def test_the_loss_of_a_peer_ends_the_lease_before_its_leader_is_lost_too() -> None:
     world = World(slots=2, policy=Fluid())
     (request,) = world.submit((LONG, 30))
     move_until(world, lambda: world.steps_trained > 3)
-    world.workers[1].lease = None
+    world.workers[1] = Worker(1)
     world.together.clear()
     world.feed(WorkerLost(1, "killed"))
     assert world.engine.leases == {}
     assert not world.engine.workers.idle  # the leader is busy with what counts for nothing, until it is lost
     world.feed(WorkerJoined(1, 1))
     assert leases(world)[-1].worker == 1  # which does not wait for it
-    world.workers[0] = type(world.workers[0])(0)
+    world.workers[0] = Worker(0)
     world.feed(WorkerLost(0, "ended with it"))
     world.feed(WorkerJoined(0, 0))
     world.run()

@@ -30,6 +30,7 @@ of a trial:
   asked      the furthest step that it was asked for
   trained    how far it is trained
   at         the furthest step at which it was measured, and the metrics there
+  unfinished not as far as it was asked: it waits, or was withdrawn, or the study was interrupted
 
 examples:
   hippo show digits                                  by the metric that it was last tuned for
@@ -123,7 +124,7 @@ class Page:
     def _work(self) -> Iterator[str]:
         history, work = self.history, self.history.work()
         states = [trial.state for trial in history.trials]
-        told = ((states.count(state), state) for state in ("done", "open", "failed"))
+        told = ((states.count(state), state) for state in ("done", "unfinished", "failed"))
         yield ""
         yield figure("trials", len(states), ", ".join(f"{count:,} {state}" for count, state in told if count))
         yield figure("steps asked", work.steps_asked)

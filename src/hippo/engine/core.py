@@ -47,6 +47,7 @@ from hippo.engine.events import (
     WorkerLost,
     WorthChanged,
 )
+from hippo.engine.deadlines import Deadlines, Limit
 from hippo.engine.keeping import Keeping
 from hippo.engine.lease import Lease
 from hippo.engine.requests import OpenRequest
@@ -115,7 +116,7 @@ class Engine:
         self._pinned: dict[int, Position] = {}
         self._worths: dict[int, float] = {}
         self._spent: dict[str, float] = {}
-        self.deadlines: dict[str, float] = {}
+        self.deadlines = Deadlines()
         self._losses: dict[tuple[Node, int], int] = {}
         self._next_lease = 0
         self._probed = plan.order > 0
@@ -124,6 +125,8 @@ class Engine:
         self._commands: list[Command] = []
         self._changed: dict[Lease, None] = {}
         self._unsettled = False
+        # What has just stopped to go on wider, and the width that it has a claim to.
+        self._claims: dict[Position, Fraction] = {}
         # Leases that have lost one of their workers, with the others, who are to be lost too.
         self.broken: dict[int, set[int]] = {}
         self._on: dict[type, Callable[[Any], None]] = {
@@ -164,7 +167,7 @@ class Engine:
         commands = self._commands
         if self._facts:
             commands.insert(0, Record(tuple(self._facts)))
-        self._commands, self._facts, self._changed = [], [], {}
+        self._commands, self._facts, self._changed, self._claims = [], [], {}, {}
         return commands
 
     # The tuners' side.
@@ -269,10 +272,7 @@ class Engine:
         )
 
     def _deadline_set(self, event: DeadlineSet) -> None:
-        if event.at is None:
-            self.deadlines.pop(event.study, None)
-        else:
-            self.deadlines[event.study] = event.at
+        self.deadlines.set(event.study, event.at, event.worker_seconds)
 
     def _checkpoint_lost(self, event: CheckpointLost) -> None:
         self._drop(event.position)
@@ -293,9 +293,14 @@ class Engine:
                 lease.end = lease.at
                 self._changed[lease] = None
 
-    def widen(self, policy: WidthPolicy, fits: Fits | None) -> None:
-        """Have widths chosen by a policy from now on."""
-        self.widening = Widening(policy, self.profile, fits)
+    def widen(self, policy: WidthPolicy | None, fits: Fits | None) -> None:
+        """Have widths chosen by a policy from now on; without one, every lease has one slot."""
+        self.widening = None if policy is None else Widening(policy, self.profile, fits)
+
+    @property
+    def widest(self) -> int:
+        """How many workers one lease may have."""
+        return 1 if self.widening is None else self.widening.widest(self.workers.slots)
 
     def spent(self, study: str, now: float) -> float:
         """Return the worker-seconds that a study has taken, those of its running leases included."""
@@ -377,8 +382,9 @@ class Engine:
         self._probed = True
         self.trained += event.steps
         lease.at, lease.seen = event.step, self._now
-        if event.steps:
-            self.profile.observe(lease.node_at(event.step), event.steps, event.seconds, lease.width)
+        node = lease.node_at(event.step)
+        if self.profile.observe(node, event.steps, event.seconds, lease.width):
+            self.frontier.paced(node)
 
     def _metrics_reported(self, event: MetricsReported) -> None:
         lease = self._lease(event.lease, event, "running")
@@ -459,6 +465,8 @@ class Engine:
         self.workers.finish(lease.worker, position, saved=event.step in node.checkpoints or event.step == 0)
         for peer in lease.peers:
             self.workers.finish(peer, None, saved=True)
+        if lease.claim:
+            self._claims[position] = lease.claim
         self._release(lease, keep_saves_until=event.step)
 
     def _lease_failed(self, event: LeaseFailed) -> None:
@@ -632,12 +640,13 @@ class Engine:
         running = [lease for lease in self.leases.values() if lease.state == "running"]
         tasks, beyond = self.frontier.ready(slots * widening.policy.packing)
         tasks += self._soon({(task.node, task.start) for task in tasks})
+        claims = [self._claims.pop(self._source(task), WAITS) for task in tasks]
         worths = [
             max((self._worth(lease.node_at(step), step) for step in lease.evaluations), default=-math.inf)
             for lease in running
         ]
         worths += [self._worth(task.goal, task.end) for task in tasks]
-        allotment = widening.allot(running, tasks, slots, beyond, self._now, worths)
+        allotment = widening.allot(running, tasks, slots, beyond, self._now, worths, claims)
         for lease, (step, width) in allotment.stops.items():
             lease.note(self._now, f"to stop at {step}, to go on at width {width}")
             lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
@@ -650,7 +659,8 @@ class Engine:
         for lease in self.leases.values():
             if lease.state == "saving":
                 states.update(dict.fromkeys((lease.node_at(step), step) for step in lease.saves))
-        tasks = (task for state in states for task in self.frontier.tasks_from(*state))
+        tasks = [task for state in states for task in self.frontier.tasks_from(*state)]
+        tasks.sort(key=lambda task: -task.reach)
         return [task for task in tasks if (task.node, task.start) not in ready]
 
     def _worth(self, node: Node, step: int) -> float:
@@ -692,28 +702,56 @@ class Engine:
             if own is None:
                 self.workers.rest(worker)  # until something is to be done from there again
             elif self.workers.has_place(worker) and (chosen is None or own.reach >= chosen[1].reach):
-                study = self._asks(own)
-                if self._is_in_time(study, own):
+                study = next((each for each in self._askers(own) if self._is_in_time(each, own)), None)
+                if study is not None:
                     chosen = (study, own, worker)
         return chosen
 
     def _is_in_time(self, study: str, task: Task) -> bool:
-        """Whether anything that a task brings can be heard before the study's deadline."""
-        deadline, usual = self.deadlines.get(study), self.profile.usual
-        if deadline is None or usual is None:
-            return deadline is None or deadline > self._now
-        widest = 1.0 if self.widening is None else self.widening.widest_speed(self.workers.slots)
-        return self._now + self.frontier.nearest(task) * usual / widest <= deadline
+        """Whether anything that a task brings can be heard within the study's limits."""
+        return study not in self.deadlines or self._obstacle(study, task) is None
+
+    def _obstacle(self, study: str, task: Task) -> Limit | None:
+        """Return the limit that keeps a study from hearing of anything that a task brings, if one does."""
+        needed = self.frontier.nearest(task) * (self.profile.usual or 0.0)
+        fastest = 1.0 if self.widening is None else self.widening.fastest(task, self.workers.free)
+        taken = self.spent(study, self._now) + self._to_spend(study)
+        return self.deadlines.obstacle(study, self._now + needed / fastest, taken + needed)
+
+    def _to_spend(self, study: str) -> float:
+        """Return the worker-seconds that a study's running leases still take to their ends, if all is usual."""
+        usual = self.profile.usual or 0.0
+        return sum(
+            max((lease.end - lease.at) * usual / self.profile.speed(lease.width) - (self._now - lease.seen), 0.0)
+            * float(lease.width)
+            for lease in self.leases.values()
+            if lease.state == "running" and lease.study == study
+        )
 
     def _first_in_time(self, study: str) -> Task | None:
         tasks, _ = self.frontier.ready(_MOST_LOOKS, study)
         return next((task for task in tasks if self._is_in_time(study, task)), None)
 
-    def _asks(self, task: Task) -> str:
-        return next(iter(self.frontier.wants[task.goal][task.end].requests.values()))
+    def out_of(self, study: str) -> Limit | None:
+        """Return the limit by which nothing more of a study comes: nothing runs, nothing is worth starting."""
+        if study not in self.deadlines or self.leases or self.paused or not self.workers.places:
+            return None
+        tasks, _ = self.frontier.ready(_MOST_LOOKS, study)
+        obstacles = [self._obstacle(study, task) for task in tasks]
+        if not obstacles or None in obstacles:
+            return None
+        return "budget" if "budget" in obstacles else "deadline"
+
+    def _askers(self, task: Task) -> list[str]:
+        """Return the studies that wait for a task's end."""
+        return list(dict.fromkeys(self.frontier.wants[task.goal][task.end].requests.values()))
+
+    def _source(self, task: Task) -> Position:
+        """Return the position of the state that a task starts from."""
+        return Position(task.node.holder(task.start).id, task.start)
 
     def _start(self, study: str, task: Task, worker: int | None, width: Fraction) -> None:
-        source = Position(task.node.holder(task.start).id, task.start)
+        source = self._source(task)
         if worker is None:
             worker = self.workers.choose(source if task.start else None, whole=width >= 1)
         warm = task.start > 0 and self.workers.holds(worker) == source

@@ -71,10 +71,13 @@ class WorthChanged:
 
 @dataclass(frozen=True, slots=True)
 class DeadlineSet:
-    """What a study does not hear before a moment, it does not need; None takes that back."""
+    """What a study does not hear before a moment, or before it has taken so many worker-seconds in all, it
+    does not need. None takes that back.
+    """
 
     study: str
-    at: float | None
+    at: float | None = None
+    worker_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

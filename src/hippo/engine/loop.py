@@ -68,6 +68,7 @@ class Loop:
         self._uncommitted = 0
         self._quiet: list[asyncio.Future[None]] = []
         self._on_error: list[Callable[[BaseException], None]] = []
+        self._on_rest: list[Callable[[], None]] = []
 
     # For tuners, on the event loop.
 
@@ -99,6 +100,14 @@ class Loop:
         self._on_error.append(call)
         if self.error is not None:
             call(self.error)
+
+    def when_resting(self, call: Callable[[], None]) -> None:
+        """Have `call` told whenever nothing runs and everything that came of it has been told."""
+        self._on_rest.append(call)
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Do not tell `call` any more."""
+        self._on_rest.remove(call)
 
     def handle(self, event: Event) -> None:
         """Take in one event now."""
@@ -214,6 +223,9 @@ class Loop:
             await future
 
     def _tell_quiet(self) -> None:
+        if not self._uncommitted and not self.engine.leases:
+            for call in list(self._on_rest):
+                call()
         waiting, self._quiet = self._quiet, []
         for future in waiting:
             if not future.done():

@@ -19,7 +19,7 @@ from hippo.engine.lease import Lease
 from hippo.plan.node import Node
 from hippo.scheduling.policy import Contender, WidthPolicy
 from hippo.scheduling.profile import Profile
-from hippo.scheduling.width import WAITS, Ladder, Room, longest_first, spread
+from hippo.scheduling.width import Ladder, Room, longest_first, spread
 from hippo.sequences.config import Config
 from hippo.stages.frontier import Place, Task
 
@@ -34,6 +34,11 @@ _TURN = 20
 _PARTS = 10
 # How many values of a path are looked at. A batch that cannot be split is trained whole by every worker.
 _LOOKS = 64
+
+
+def growth_pays(slow: float, fast: float, left: float, restart: float) -> bool:
+    """Whether to go on faster pays for a restart, where there is so much time left at the present speed."""
+    return fast * (left - restart) > _GAIN * slow * left
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,14 @@ class Widening:
             if step <= 1 or (end > start and self._fits_all_the_way(goal.config, start, end, int(step)))
         )
 
-    def widest_speed(self, slots: int) -> float:
-        """Return how fast a lease can be at best."""
-        return max(self._profile.speed(step) for step in self.policy.steps(slots))
+    def widest(self, slots: int) -> int:
+        """Return how many slots a lease may have, if its values suit that."""
+        return 1 if self._fits is None else int(self.policy.steps(slots)[-1])
+
+    def fastest(self, task: Task, slots: int) -> float:
+        """Return how fast a task can be at best, on so many slots."""
+        widths = self.ladder(task.goal, task.start, task.end, slots)
+        return max(self._profile.speed(step) for step in widths)
 
     def _ladder_of(self, lease: Lease, slots: int) -> Ladder:
         goal, _, end = lease.way[-1]
@@ -112,11 +122,12 @@ class Widening:
         beyond: float,
         now: float,
         worths: Sequence[float],
+        claims: Sequence[Fraction],
     ) -> Allotment:
         """Say how wide what could start should be, and what should be stopped to go on at another width.
 
         `beyond` is the time of what could start too, but is not among the tasks. `worths` are those of the
-        leases, and then of the tasks.
+        leases, and then of the tasks. `claims` are the widths that tasks were promised when they were stopped.
         """
         values = iter(worths)
         work = [
@@ -129,8 +140,8 @@ class Widening:
             for lease in running
         ]
         work += [
-            Contender(task.reach, WAITS, self.ladder(task.goal, task.start, task.end, slots), next(values))
-            for task in tasks
+            Contender(task.reach, claim, self.ladder(task.goal, task.start, task.end, slots), next(values))
+            for task, claim in zip(tasks, claims, strict=True)
         ]
         wishes = self.policy.widths(work, slots, self._profile.speed, beyond)
         growths = [self._growth(lease, each) for lease, each in zip(running, work, strict=False)]
@@ -165,12 +176,11 @@ class Widening:
         if self._stop(lease, work) is None:
             return ()
         speed = self._profile.speed
-        now = speed(lease.width)
-        time, restart = work.time / now, self._profile.restart
+        now, restart = speed(lease.width), self._profile.restart
         return tuple(
             step
             for step in work.ladder
-            if step > lease.width and speed(step) * (time - restart) > _GAIN * now * time
+            if step > lease.width and growth_pays(now, speed(step), work.time / now, restart)
         )
 
     def _stop(self, lease: Lease, work: Contender) -> int | None:

@@ -56,19 +56,19 @@ class Profile:
         seconds, starts = self._starting
         return seconds / starts if starts else 0.0
 
-    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> None:
-        """Take in that `steps` steps along `node` took `seconds`."""
+    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> bool:
+        """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
         if steps <= 0:
-            return
+            return False
         if width != _WHOLE and node in self._per_node and (usual := self.usual) and seconds > 0:
             self._observe_speed(width, steps, node.pace * usual * steps / seconds)
-            return
+            return False
         seconds *= self.speed(width)
         fade = _MEMORY**steps
         self._seconds = self._seconds * fade + seconds
         self._steps = self._steps * fade + steps
         if width != _WHOLE:
-            return
+            return False
         spent, trained = self._per_node.get(node, (0.0, 0))
         spent, trained = spent + seconds, trained + steps
         self._per_node[node] = (spent, trained)
@@ -77,6 +77,8 @@ class Profile:
             pace = spent / trained / usual
             if not 1 / _MATERIAL < pace / node.pace < _MATERIAL:
                 node.pace = pace
+                return True
+        return False
 
     def observe_start(self, seconds: float) -> None:
         """Take in what a lease took to start from a checkpoint, or on several slots."""

@@ -160,6 +160,15 @@ class Frontier:
                 if (task := self.task(start, step, study)) is not None:
                     self._wake(node, step, study, task.reach)
 
+    def paced(self, node: Node) -> None:
+        """Steps along `node` take longer, or less long, than they were thought to."""
+        for study in self._queues:
+            if (task := self.task(node, node.start, study)) is not None:
+                self._wake(node, node.start, study, task.reach)
+            for step in node.checkpoints:
+                if (task := self.task(node, step, study)) is not None:
+                    self._push(study, node, step, task.reach)
+
     def _starts(self, node: Node, step: int) -> Iterator[Node]:
         yield node
         yield from self.live_branches(node, step)

@@ -81,13 +81,15 @@ class Timing:
     """What the clock says: the time, what is left of it, and what training takes.
 
     `left` are seconds to the deadline, infinite where there is none. `step` are the seconds that a usual step
-    takes on one worker and `startup` those that it takes to start from a checkpoint, as far as known.
+    takes on one worker and `startup` those that it takes to start from a checkpoint, as far as known. `widest`
+    is how many workers one trial can be trained by.
     """
 
     now: float
     left: float = math.inf
     step: float | None = None
     startup: float = 0.0
+    widest: int = 1
 
 
 class Trials(Protocol):
@@ -113,6 +115,12 @@ class Trials(Protocol):
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
+
+    def is_under_way(self, who: Config | Trial, step: int) -> bool:
+        """Whether an open trial waits for the very state that a new config, or a trial, comes to at `step`.
+
+        It takes no worker to ask for it too.
+        """
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth, more being better: where workers are left over, they get them."""

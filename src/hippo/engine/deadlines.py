@@ -1,0 +1,45 @@
+"""What studies may still take: until when they listen, and how many worker-seconds they may have in all.
+
+What a study cannot hear of within both is not worth starting. Of a budget, what runs already has the first
+claim: nothing is started that would leave it too little to come to its end.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+Limit = Literal["deadline", "budget"]
+
+# What is met to within rounding is met.
+_ROUNDING = 1e-9
+
+
+class Deadlines:
+    """The limits of studies that have any."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, tuple[float, float]] = {}
+
+    def set(self, study: str, at: float | None, worker_seconds: float | None) -> None:
+        """Limit a study; with neither a time nor worker-seconds it is free again."""
+        if at is None and worker_seconds is None:
+            self._limits.pop(study, None)
+        else:
+            self._limits[study] = (
+                math.inf if at is None else at,
+                math.inf if worker_seconds is None else worker_seconds,
+            )
+
+    def __contains__(self, study: str) -> bool:
+        return study in self._limits
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def obstacle(self, study: str, heard: float, spent: float) -> Limit | None:
+        """Return what keeps a study from something heard at a time, after so many worker-seconds, if any."""
+        at, worker_seconds = self._limits.get(study, (math.inf, math.inf))
+        if heard > at + _ROUNDING * abs(at):
+            return "deadline"
+        return "budget" if spent > worker_seconds * (1 + _ROUNDING) else None
