@@ -21,19 +21,12 @@ from hippo.engine.commands import ExecutorCommand, RunLease
 from hippo.errors import HippoError, InvalidInput
 from hippo.executors.base import Emit, Executor, Job
 from hippo.executors.bonds import Bonds
+from hippo.executors.environment import alike
 from hippo.executors.patience import Patience
 from hippo.executors.process import WorkerProcess
 from hippo.executors.shipping import pack
 from hippo.executors.slot import Slot
 from hippo.executors.wide import Part
-
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 
 class Local(Executor):
@@ -177,15 +170,7 @@ def _shares(workers: int) -> list[list[int]]:
 
 
 def _environment(workers: int, threads: int | None) -> dict[str, str]:
-    environment = dict(os.environ)
-    for variable in _THREAD_VARIABLES:
-        if threads is not None:
-            environment[variable] = str(threads)
-        else:
-            environment.setdefault(variable, str(len(_shares(workers)[0])))
-    # Sets of strings must not be gone through in another order in another worker.
-    environment.setdefault("PYTHONHASHSEED", "0")
-    return environment
+    return {**os.environ, **alike(os.environ, threads, len(_shares(workers)[0]))}
 
 
 def _is_whole(value: object) -> bool:

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from hippo.plan.facts import Checkpoint, Position
 from hippo.sequences.config import Config
+
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_NO_STEPS: list[int] = []  # replaced before anything is put in
 
 
 class Node:
@@ -19,11 +25,11 @@ class Node:
 
     Attributes
     ----------
-    branches : dict[int, list[Node]]
+    branches : Mapping[int, list[Node]]
         The nodes that leave this one, by the step at which they do; all of those steps are after `start`.
-    checkpoints : dict[int, Checkpoint]
+    checkpoints : Mapping[int, Checkpoint]
         Durable states along this node, by step count.
-    metrics : dict[int, tuple[int, Mapping[str, float]]]
+    metrics : Mapping[int, tuple[int, Mapping[str, float]]]
         What was measured along this node, by step count, with its place in the plan's history.
     failure : tuple[int, int, str] | None
         The first step count that cannot be reached, the place in the history, and the error.
@@ -52,13 +58,14 @@ class Node:
         self.start = start
         self.config = config
         self.salt = salt
-        self.children: dict[tuple[int, object], Node] = {}
-        self.branches: dict[int, list[Node]] = {}
-        self.checkpoints: dict[int, Checkpoint] = {}
-        self.metrics: dict[int, tuple[int, Mapping[str, float]]] = {}
+        # Most nodes of a large plan are leaves that nothing is known of yet: all of these share one nothing.
+        self.children: Mapping[tuple[int, object], Node] = NOTHING
+        self.branches: Mapping[int, list[Node]] = NOTHING
+        self.checkpoints: Mapping[int, Checkpoint] = NOTHING
+        self.metrics: Mapping[int, tuple[int, Mapping[str, float]]] = NOTHING
         self.failure: tuple[int, int, str] | None = None
         self.pace: float = parent.pace if parent else 1.0
-        self._steps: list[int] = []
+        self._steps: list[int] = _NO_STEPS
 
     def __repr__(self) -> str:
         above = f" below {self.parent.id}" if self.parent else ""
@@ -84,11 +91,30 @@ class Node:
 
     def add_child(self, node: Node, key: object) -> None:
         """Hang `node` below this one."""
+        if self.children is NOTHING:
+            self.children, self.branches, self._steps = {}, {}, []
+        assert isinstance(self.children, dict)
+        assert isinstance(self.branches, dict)
         self.children[node.start, key] = node
         if node.start not in self.branches:
             self.branches[node.start] = []
             self._steps.insert(bisect_left(self._steps, node.start), node.start)
         self.branches[node.start].append(node)
+
+    def note_metrics(self, step: int, order: int, metrics: Mapping[str, float]) -> None:
+        """Take in what was measured at a step."""
+        if not isinstance(self.metrics, dict):
+            self.metrics = {}
+        self.metrics[step] = (order, metrics)
+
+    def note_checkpoint(self, step: int, checkpoint: Checkpoint | None) -> None:
+        """Take in that there is a checkpoint at a step, or, with None, that there is none any more."""
+        if not isinstance(self.checkpoints, dict):
+            self.checkpoints = {}
+        if checkpoint is None:
+            self.checkpoints.pop(step, None)
+        else:
+            self.checkpoints[step] = checkpoint
 
     def branch_steps(self, after: int, until: int | None = None) -> list[int]:
         """Return the steps in (after, until] at which other nodes leave this one, in order."""

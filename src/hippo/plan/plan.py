@@ -118,7 +118,7 @@ class Plan:
         """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
         match fact:
             case MetricsRecorded(order, position, metrics):  # first, because there are most of them
-                self.nodes[position.node].metrics[position.step] = (order, metrics)
+                self.nodes[position.node].note_metrics(position.step, order, metrics)
                 if order > self.order:
                     self.order = order
             case NodeAdded(node, parent, start, config, salt):
@@ -136,11 +136,11 @@ class Plan:
                 self.order = max(self.order, order)
             case CheckpointKept(position, checkpoint):
                 self._forget_bytes(position)
-                self.nodes[position.node].checkpoints[position.step] = checkpoint
+                self.nodes[position.node].note_checkpoint(position.step, checkpoint)
                 self.bytes += checkpoint.bytes
             case CheckpointDropped(position):
                 self._forget_bytes(position)
-                self.nodes[position.node].checkpoints.pop(position.step, None)
+                self.nodes[position.node].note_checkpoint(position.step, None)
             case _:
                 pass
 
