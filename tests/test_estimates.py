@@ -10,10 +10,11 @@ import pytest
 
 import hippo
 from hippo.errors import InvalidInput
-from hippo.estimates import Cost, Estimate, estimate, format_estimates, measured_effects
+from hippo.estimates import Cost, Estimate, estimate, format_estimates, measured_effects, on_one_slot
 from hippo.executors.simulated import Simulated
 from hippo.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
 from hippo.plan.plan import Plan
+from hippo.scheduling.profile import Profile
 from hippo.sequences import Config, Exponential, MultiStep
 from hippo.spaces.space import Grid
 from hippo.store.catalog import open_store
@@ -94,6 +95,28 @@ def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Pa
     assert row.shared.steps == 80
     assert row.shared.worker_hours == pytest.approx((40 * 2.0 + 40 * 6.0) / 3600, rel=0.02)
     assert row.basis == "4 s a step, by bs, measured over 200 steps of the plan"
+
+
+def test_what_was_trained_wide_or_packed_is_not_mistaken_for_steps_of_one_worker() -> None:
+    wide = SpanRecorded(0, 0, 0, "train", 0, 100, 0.0, 50.0, width=2.0)
+    help_ = SpanRecorded(1, 0, 0, "help", 0, 100, 0.0, 50.0, width=0.0)
+    packed = SpanRecorded(0, 1, 0, "train", 100, 200, 50.0, 250.0, width=0.5)
+    alone = SpanRecorded(0, 2, 0, "train", 200, 300, 250.0, 340.0)
+    speeds = Profile({2: 1.8})
+    assert on_one_slot([wide, help_, packed, alone], speeds) == [alone]
+    estimated = on_one_slot([wide, help_, packed], speeds)
+    assert [span.ended - span.began for span in estimated] == pytest.approx([90.0, 100.0])
+
+
+def test_a_width_policy_is_at_work_in_estimates_too(tmp_path: Path) -> None:
+    long = GridSearch(Grid({"lr": [0.1]}), "acc", "max", 100)
+    (plain,) = estimate(study(tmp_path), long, [4], seconds_per_step=36.0)
+    policy = hippo.Fluid(scaling={2: 1.8, 4: 3.0})
+    (wide,) = estimate(study(tmp_path, width=policy), long, [4], seconds_per_step=36.0)
+    assert plain.shared == Cost(100, pytest.approx(1.0), pytest.approx(1.0))
+    assert wide.shared.steps == 100
+    assert wide.shared.hours == pytest.approx(1 / 3.0, rel=0.1)
+    assert wide.shared.worker_hours == pytest.approx(4 / 3.0, rel=0.1)
 
 
 def test_factors_are_found_for_each_hyper_parameter_and_noise_is_left_out() -> None:

@@ -2,14 +2,16 @@
 
 Nothing is worked out by formula: the real tuner and the real engine are run in virtual time. What the
 study's plan holds is taken as done, and what was measured there says how long a step takes. Metrics that
-nobody has measured are made up; they decide which trials go on, and so the cost only by chance.
+nobody has measured are made up; they decide which trials go on, and so the cost only by chance. Where the
+study has a width policy it is at work here too, with speed-ups by width as given there, or guessed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +22,7 @@ from hippo.executors.simulated import Simulated
 from hippo.executors.simulation_times import SecondsPerStep
 from hippo.plan.facts import Fact, NodeAdded, SpanRecorded
 from hippo.runtime import Runtime
+from hippo.scheduling.profile import Profile
 from hippo.sequences.config import Config
 from hippo.sequences.values import Value
 from hippo.store.memory import MemoryStore
@@ -77,7 +80,10 @@ def estimate(
     if not numbers:
         raise InvalidInput("workers is empty; expected numbers of workers, such as [1, 8, 40]")
     facts, spans = _stored(study)
-    seconds_per_step, basis = _step_times(seconds_per_step, facts, spans)
+    speeds = speeds_of(study)
+    seconds_per_step, basis = _step_times(seconds_per_step, facts, spans, speeds)
+    if study.width is not None and not callable(seconds_per_step):
+        seconds_per_step = _at_any_width(seconds_per_step, {}, speeds)
     rows = []
     for number in numbers:
         executor = Simulated(number, seconds_per_step=seconds_per_step)
@@ -140,7 +146,8 @@ def _ratio(alone: float, shared: float) -> float:
 def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: Sequence[Fact]) -> Cost:
     store = MemoryStore()
     store.write(facts)
-    runtime = Runtime(store, executor, Job(study.trainer))
+    packing = 1 if study.width is None else study.width.packing
+    runtime = Runtime(store, executor, Job(study.trainer, packing=packing), None, study.width)
     runtime.start()
     try:
         return runtime.run(_tune(runtime, study.name, tuner, share))
@@ -175,16 +182,12 @@ def _stored(study: Study) -> tuple[list[Fact], list[SpanRecorded]]:
 
 
 def _step_times(
-    given: SecondsPerStep | None, facts: Iterable[Fact], spans: Iterable[SpanRecorded]
+    given: SecondsPerStep | None, facts: Iterable[Fact], spans: Iterable[SpanRecorded], speeds: Profile
 ) -> tuple[SecondsPerStep, str]:
     if given is not None:
         return given, "seconds per step as given" if callable(given) else f"{given:g} s a step, as given"
     configs = {fact.node: fact.config for fact in facts if isinstance(fact, NodeAdded)}
-    trained = [
-        (configs[span.node], span)
-        for span in spans
-        if span.kind == "train" and span.last > span.first and span.ended > span.began
-    ]
+    trained = [(configs[span.node], span) for span in on_one_slot(spans, speeds)]
     if not trained:
         return 1.0, "1 s a step: nothing has been measured yet, so hours are steps divided by 3,600"
     steps = sum(span.last - span.first for _, span in trained)
@@ -196,9 +199,34 @@ def _step_times(
     )
     by = f", by {', '.join(effects)}" if effects else ""
     basis = f"{seconds / steps:.3g} s a step{by}, measured over {steps:,} steps of the plan"
-    if not effects:
-        return base, basis
-    return lambda hp, width: base * _factor(effects, hp) / width, basis
+    return _at_any_width(base, effects, speeds) if effects else base, basis
+
+
+def speeds_of(study: Study) -> Profile:
+    """Return what is known of the speed of a study at each width, before anything is trained."""
+    return Profile(None if study.width is None else study.width.scaling)
+
+
+def on_one_slot(spans: Iterable[SpanRecorded], speeds: Profile) -> list[SpanRecorded]:
+    """Return what training took on one slot: as it was measured, or else as it follows from other widths."""
+    trained = [
+        span for span in spans if span.kind == "train" and span.last > span.first and span.ended > span.began
+    ]
+    if alone := [span for span in trained if span.width == 1]:
+        return alone
+    return [
+        replace(span, ended=span.began + (span.ended - span.began) * speeds.speed(_exact(span.width)))
+        for span in trained
+    ]
+
+
+def _at_any_width(base: float, effects: Effects, speeds: Profile) -> SecondsPerStep:
+    """Return the time of a step of which `base` is the time on one slot, but for the values' effects."""
+    return lambda hp, width: base * _factor(effects, hp) / speeds.speed(_exact(width))
+
+
+def _exact(width: float) -> Fraction:
+    return Fraction(width).limit_denominator(1000)
 
 
 Effects = Mapping[str, Mapping[Value, float]]

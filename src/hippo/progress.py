@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+from hippo.engine.lease import Lease
 from hippo.plan.node import Node
 from hippo.plan.plan import reach
 from hippo.report import best_result
@@ -27,6 +29,7 @@ class Progress:
         self._tuning: Tuning | None = None
         self._began = 0.0
         self._trained_before = 0
+        self._worked_before = 0.0
         self._unique = 0
         self._found = 0
         self._counted_at = 0.0
@@ -37,6 +40,7 @@ class Progress:
         self._tuning = tuning
         self._began = self._runtime.loop.executor.now()
         self._trained_before = self._runtime.loop.engine.trained
+        self._worked_before = self._runtime.loop.engine.worker_seconds
 
     def snapshot(self) -> Snapshot | None:
         """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed."""
@@ -54,13 +58,13 @@ class Progress:
         executor = self._runtime.loop.executor
         trained = self._trained()
         self._count(tuning)
-        leases = {lease.worker: lease for lease in engine.leases.values() if lease.state == "running"}
+        running = [lease for lease in engine.leases.values() if lease.state == "running"]
+        leases = {worker: lease for lease in running for worker in lease.workers}
+        now = executor.now()
         left = max(self._unique - self._found - trained, 0)
         best = best_result(tuning.results, self._metric, self._mode)
         lines = [
-            WorkerLine(worker, lease.id, lease.start, lease.at, lease.end, lease.way[-1][0].config)
-            if (lease := leases.get(worker)) is not None
-            else WorkerLine(worker)
+            WorkerLine(worker) if (lease := leases.get(worker)) is None else _line(worker, lease)
             for worker in sorted({*engine.workers.idle, *engine.workers.busy})
         ]
         return Snapshot(
@@ -76,14 +80,29 @@ class Progress:
             steps_trained=trained,
             steps_found=self._found,
             workers=tuple(lines),
-            workers_expected=executor.workers,
+            workers_expected=executor.workers * self._packing,
             best=None
             if best is None or best.metrics is None
             else BestLine(best.trial.number, best.step, best.trial.config, best.metrics),
-            seconds=executor.now() - self._began,
-            seconds_left=self._seconds_left(left, len(lines)),
+            seconds=now - self._began,
+            seconds_left=self._seconds_left(left, running),
             checkpoint_bytes=engine.plan.bytes,
+            utilisation=self._utilisation(now, running),
         )
+
+    @property
+    def _packing(self) -> int:
+        """How many workers there are on a slot."""
+        widening = self._runtime.loop.engine.widening
+        return 1 if widening is None else widening.policy.packing
+
+    def _utilisation(self, now: float, running: Sequence[Lease]) -> float:
+        """Return which part of the slots' time was at work since the tuning began."""
+        worked = self._runtime.loop.engine.worker_seconds - self._worked_before
+        for lease in running:
+            worked += (now - max(lease.began, self._began)) * float(lease.width)
+        available = (now - self._began) * self._runtime.loop.executor.workers
+        return min(worked / available, 1.0) if available > 0 else 0.0
 
     def _trained(self) -> int:
         return self._runtime.loop.engine.trained - self._trained_before
@@ -107,9 +126,23 @@ class Progress:
         self._counted_at = time.monotonic()
         self._counting_took = self._counted_at - now
 
-    def _seconds_left(self, steps: int, workers: int) -> float | None:
+    def _seconds_left(self, steps: int, running: Sequence[Lease]) -> float | None:
         engine = self._runtime.loop.engine
-        if engine.profile.usual is None or not workers:
+        profile, slots = engine.profile, engine.workers.slots
+        if profile.usual is None or not slots:
             return None
-        chain = max((lease.end - lease.at for lease in engine.leases.values()), default=0)
-        return engine.profile.usual * max(chain, steps / workers)
+        chain = max(((lease.goal - lease.at) / profile.speed(lease.width) for lease in running), default=0.0)
+        return profile.usual * max(chain, steps / slots)
+
+
+def _line(worker: int, lease: Lease) -> WorkerLine:
+    return WorkerLine(
+        worker,
+        lease.id,
+        lease.start,
+        lease.at,
+        lease.end,
+        lease.way[-1][0].config,
+        lease.width,
+        None if worker == lease.worker else lease.worker,
+    )

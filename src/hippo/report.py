@@ -35,7 +35,7 @@ class Work:
     steps_found : int
         Unique steps that were there before, from earlier runs or other studies.
     worker_seconds : float
-        Time that workers were held by leases.
+        Time that workers were held by leases: of a whole slot each, however many leases shared it.
     wall_seconds : float
         Time from the start of the tuning to its end.
     """
@@ -58,12 +58,18 @@ class Work:
         """Steps that did not have to be trained."""
         return self.steps_requested - self.steps_trained
 
+    @property
+    def utilisation(self) -> float:
+        """Which part of the workers' time was at work, from 0 to 1."""
+        available = self.workers * self.wall_seconds
+        return min(self.worker_seconds / available, 1.0) if available > 0 else 0.0
+
     def __str__(self) -> str:
         return (
             f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained, "
             f"{self.steps_saved:,} saved (merge rate {self.merge_rate:.2f})\n"
             f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
-            f"{self.worker_seconds:.1f} worker-seconds"
+            f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)"
         )
 
 
@@ -123,11 +129,12 @@ class Report:
     _best: Best | None = field(repr=False)
     _trace: Trace = field(repr=False)
     ended_by: Literal["deadline", "budget"] | None = None
+    _cut: frozenset[int] = field(default=frozenset(), repr=False)
 
     @property
     def cut(self) -> list[TrialReport]:
         """The trials that a deadline or a budget kept from where they were asked to go."""
-        return [trial for trial in self.trials if trial.error is None and trial.step < trial.asked]
+        return [trial for trial in self.trials if trial.number in self._cut]
 
     @property
     def best(self) -> Best:

@@ -232,7 +232,8 @@ class Study:
         )
         trials = trial_reports(tuning.results, tuning.asked)
         trace = Trace(tuple(engine.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
-        return Report(self.name, tuner.metric, tuner.mode, trials, work, found, trace, tuning.ended_by)
+        aim = (tuner.metric, tuner.mode)
+        return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
 
     async def _best(self, result: Result, runtime: Runtime) -> Best:
         trial, step = result.trial, result.step

@@ -6,20 +6,31 @@ import threading
 from collections.abc import Iterable
 
 from hippo.errors import InvalidInput
+from hippo.limits import Deadline, Limits
 from hippo.report import Report
 from hippo.study import Study
 from hippo.tuners.base import Tuner
 
 
-def tune_together(pairs: Iterable[tuple[Study, Tuner]], *, progress: bool | None = None) -> list[Report]:
+def tune_together(
+    pairs: Iterable[tuple[Study, Tuner]],
+    *,
+    deadline: Deadline | None = None,
+    budget: float | None = None,
+    progress: bool | None = None,
+) -> list[Report]:
     """Run several studies at the same time and return their reports, in the order given.
 
     Studies with the same trainer, settings, seed and home share one plan and one pool of workers (the
     first one's): what any of them has trained, none trains again. Workers are shared out evenly between
     the studies that have something to run; none is trained before all have asked. Studies with different
     plans run side by side, each on its own workers.
+
+    A `deadline` (seconds from now, a timedelta or a moment) holds for all of them. A `budget` in worker-hours
+    is for all of them together: each may take an equal part of it.
     """
     work = list(pairs)
+    Limits.of(deadline, budget)  # which says what is wrong with them, before anything is opened
     names = [study.name for study, _ in work]
     if not work:
         raise InvalidInput("tune_together was given no studies; expected pairs of a study and a tuner")
@@ -35,7 +46,12 @@ def tune_together(pairs: Iterable[tuple[Study, Tuner]], *, progress: bool | None
     def run(index: int) -> None:
         study, tuner = work[index]
         try:
-            reports[index] = study.tune(tuner, progress=progress if index == 0 else False)
+            reports[index] = study.tune(
+                tuner,
+                deadline=deadline,
+                budget=None if budget is None else budget / len(work),
+                progress=progress if index == 0 else False,
+            )
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -43,7 +43,7 @@ _PART = 0.1
 
 
 class _TimeUp(BaseException):
-    """The tuner is to end where it is. Not an `Exception`: a tuner that survives those must end all the same."""
+    """The tuner is to end where it is. Not an `Exception`: a tuner that survives those must end too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,10 @@ class Tuning:
         self._began = loop.executor.now()
         self._spent = loop.engine.spent(study, self._began)
         self.ended_by: Limit | None = None
+        self.cut: frozenset[int] = frozenset()
         self._best: list[Result] = []
         self._requests: dict[Trial, int] = {}
+        self._heard: dict[Trial, int] = {}
         self._kept: list[int] = []
         self._open: dict[Trial, Position] = {}
         self._awaited: Counter[Position] = Counter()
@@ -108,14 +110,15 @@ class Tuning:
         except _TimeUp:
             while self._arrived:  # what came in time counts
                 self._take(heappop(self._arrived)[2])
+            self.cut = frozenset(trial.number for trial in self._open)
         finally:
             self._over = True
+            for trial in list(self._open):
+                self.withdraw(trial)
             if self._limits.any:
                 self._loop.forget(self._rest)
                 self._loop.handle(DeadlineSet(self._study))
             self._loop.tuner_ends()
-            for trial in list(self._open):
-                self.withdraw(trial)
             self._loop.has_begun(self._study)
 
     # Limits.
@@ -257,7 +260,7 @@ class Tuning:
             self.asked[trial] = max(step, self.asked.get(trial, 0))
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
-            reports = tuple(range(group.every, step, group.every)) if group.every else ()
+            reports = self._reports(trial, step, group.every)
             salt = self.salt(trial)
             requests.append(
                 Request(number, self._study, trial.number, trial.config, step, reports, salt, self._keep)
@@ -271,6 +274,12 @@ class Tuning:
             self._open[trial] = node.position(request.step)
             self._awaited[self._open[trial]] += 1
         return trials
+
+    def _reports(self, trial: Trial, step: int, every: int | None) -> tuple[int, ...]:
+        """Return the steps on the way at which metrics are due: from where the trial was last heard of."""
+        if every is None:
+            return ()
+        return tuple(range(self._heard.get(trial, 0) // every * every + every, step, every))
 
     def _close(self, trial: Trial) -> None:
         position = self._open.pop(trial, None)
@@ -318,6 +327,7 @@ class Tuning:
     def _take(self, result: Result) -> Result:
         """The tuner takes a result: if it is final, its trial is open no more."""
         self.results.append(result)
+        self._heard[result.trial] = result.step
         if result.final:
             self._close(result.trial)
         return result

@@ -16,6 +16,7 @@ from hippo.executors.simulated import Simulated
 from hippo.plan.facts import SpanRecorded
 from hippo.plan.plan import Plan
 from hippo.runtime import ImmediateWriter
+from hippo.scheduling.policy import WidthPolicy
 from hippo.sequences.config import Config
 from hippo.store.memory import MemoryStore
 from hippo.tuners.base import Result, TrialGroup, Trials, Tuner
@@ -27,8 +28,8 @@ SECONDS = 20.0  # of real time: nothing takes so long unless it is stuck
 class Watched(Engine):
     """An engine that notes what it hears and when, and checks itself."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan, policy: WidthPolicy | None = None) -> None:
+        super().__init__(plan, policy=policy, fits=lambda values, width: True)
         self.heard: list[tuple[float, Event]] = []
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -68,17 +69,22 @@ class Asks(Tuner):
             await trials.next()
 
 
-def tune(executor: Simulated, *tuners: Tuner, share: bool = True) -> Outcome:
+def tune(
+    executor: Simulated, *tuners: Tuner, share: bool = True, width: WidthPolicy | None = None
+) -> Outcome:
     """Run tuners side by side on one plan."""
-    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share), SECONDS))
+    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width), SECONDS))
 
 
-async def _tune(executor: Simulated, tuners: Sequence[Tuner], share: bool) -> Outcome:
+async def _tune(
+    executor: Simulated, tuners: Sequence[Tuner], share: bool, width: WidthPolicy | None
+) -> Outcome:
     store = MemoryStore()
-    engine = Watched(Plan())
+    engine = Watched(Plan(), width)
     engine.required = frozenset(tuner.metric for tuner in tuners)
     loop = Loop(engine, executor, ImmediateWriter(store))
-    await executor.start(Job(object), loop.emit)
+    packing = 1 if width is None else width.packing
+    await executor.start(Job(object, packing=packing), loop.emit)
     tunings = [Tuning(loop, f"study {place}", share) for place in range(len(tuners))]
     await asyncio.gather(*[tuning.run(tuner) for tuning, tuner in zip(tunings, tuners, strict=True)])
     seconds = executor.now()

@@ -64,6 +64,37 @@ def test_stages_that_are_close_in_the_tree_have_similar_colours_and_tell_their_v
     assert set(bars.marker.color) == {hue(0), hue(0.5), hue(1)}
 
 
+def test_those_who_train_together_have_one_colour_and_are_all_busy() -> None:
+    spans = [
+        SpanRecorded(0, 0, 0, "train", 0, 10, 0.0, 10.0, width=2.0),
+        SpanRecorded(1, 0, 0, "help", 0, 10, 0.0, 10.0, width=0.0),
+        SpanRecorded(1, 1, 1, "train", 0, 10, 10.0, 20.0),
+    ]
+    figure = timeline(spans)
+    bars = bars_of(figure)
+    leader, helper, other = bars.marker.color
+    assert leader == helper != other
+    assert list(bars.text) == ["0–10", "", "0–10"]
+    assert "width 2" in bars.customdata[0][0]
+    assert list(figure.data[0].y) == [2, 1, 0]
+    assert "2 workers, 20 s, 75% busy" in figure.layout.title.text
+
+
+def test_leases_that_share_a_slot_share_its_row() -> None:
+    spans = [
+        SpanRecorded(0, 0, 0, "train", 0, 10, 0.0, 10.0, width=0.5),
+        SpanRecorded(2, 1, 1, "train", 0, 10, 0.0, 10.0, width=0.5),
+        SpanRecorded(1, 2, 2, "train", 0, 5, 0.0, 5.0),
+        SpanRecorded(2, 3, 1, "train", 10, 15, 10.0, 15.0),
+    ]
+    figure = timeline(spans, workers=2)
+    bars = bars_of(figure)
+    placed = sorted(zip(bars.y, bars.base, bars.offset, bars.width, strict=True))
+    assert placed == [(0, 0, -0.42, 0.42), (0, 0, 0.0, 0.42), (0, 10, -0.42, 0.84), (1, 0, -0.42, 0.84)]
+    assert list(figure.data[0].y) == [2, 1, 1, 0]
+    assert "2 workers, 15 s, 67% busy" in figure.layout.title.text
+
+
 def test_many_workers_get_thinner_bars_without_text() -> None:
     spans = [SpanRecorded(worker, worker, 0, "train", 0, 5, 0.0, 5.0) for worker in range(40)]
     figure = timeline(spans)

@@ -7,11 +7,12 @@ failing, after being withdrawn, or for no more steps than it has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hippo.sequences import Config
 from hippo.tuners import Result, Trial, TrialGroup, Tuner
+from hippo.tuners.base import Timing
 
 Score = Callable[[Config, int], float | None]
 Pick = Callable[[int], int]
@@ -23,6 +24,7 @@ class Scripted:
 
     `score` gives a trial's metric at a step, None where it fails there. As many asks as there are `workers`
     are under way, in the order of asking; `pick` says which of them is heard next (by default the oldest).
+    `clock` is asked for the time; by default there is no deadline.
     """
 
     score: Score
@@ -32,6 +34,8 @@ class Scripted:
     trials: list[Trial] = field(default_factory=list)
     log: list[tuple[str, int, int]] = field(default_factory=list)
     groups: list[TrialGroup] = field(default_factory=list)
+    worths: dict[Trial, float] = field(default_factory=dict)
+    clock: Callable[[], Timing] = lambda: Timing(now=0.0)
 
     def __post_init__(self) -> None:
         self._under_way: dict[int, list[int]] = {}
@@ -83,6 +87,19 @@ class Scripted:
         self._over.add(trial.number)
         self.log.append(("withdraw", trial.number, self._reached.get(trial.number, 0)))
 
+    def timing(self) -> Timing:
+        return self.clock()
+
+    def unshared(self, config: Config, step: int) -> int:
+        return step  # nothing is shared here
+
+    def is_under_way(self, who: Config | Trial, step: int) -> bool:
+        return False
+
+    def rate(self, worths: Mapping[Trial, float]) -> None:
+        assert all(trial.number in self._under_way for trial in worths), "a trial that is not open was rated"
+        self.worths.update(worths)
+
     @property
     def open(self) -> int:
         return len(self._under_way) + sum(result.final for result in self._kept)
@@ -129,6 +146,13 @@ class Sharing(Scripted):
     @property
     def under_way(self) -> int:
         return len(self._states())
+
+    def is_under_way(self, who: Config | Trial, step: int) -> bool:
+        config = who if isinstance(who, Config) else who.config
+        return any(
+            stops[-1] == step and self.trials[number].config.parting(config, step) is None
+            for number, stops in self._under_way.items()
+        )
 
     def _states(self) -> list[list[int]]:
         """Return the open trials, together where they wait for the same state."""

@@ -1,5 +1,6 @@
 """Snapshots to show: one that can be varied, and any at all."""
 
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
@@ -40,7 +41,10 @@ def worker_lines(draw: st.DrawFn, worker: int) -> WorkerLine:
     if draw(st.booleans()):
         return WorkerLine(worker)
     start, at, end = sorted(draw(st.lists(st.integers(0, 10**6), min_size=3, max_size=3)))
-    return WorkerLine(worker, worker, start, at, end + 1, draw(st.sampled_from([CONFIG, OTHER])))
+    width = draw(st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(16)]))
+    leader = draw(st.none() | st.integers(0, 99))
+    config = draw(st.sampled_from([CONFIG, OTHER]))
+    return WorkerLine(worker, worker, start, at, end + 1, config, width, leader)
 
 
 @st.composite
@@ -64,4 +68,5 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         seconds=draw(st.floats(0, 10**8)),
         seconds_left=draw(st.none() | st.floats(0, 10**8)),
         checkpoint_bytes=draw(st.integers(0, 10**16)),
+        utilisation=draw(st.floats(0, 1)),
     )

@@ -3,6 +3,7 @@ import os
 import pty
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,25 @@ def test_a_frame_shows_steps_requests_the_best_and_every_worker() -> None:
     assert lines[5].strip() == "lr Warmup(5, Cosine(0.1, 115)) · bs 128"
     assert lines[6] == "worker 0  15 ━━━━━─────────── 60  at 30  lr 0.08879 · bs 128"
     assert lines[7:] == ["worker 1  idle"]
+
+
+def test_a_frame_tells_who_trains_together_who_shares_a_slot_and_how_busy_all_are() -> None:
+    lines = frame(
+        a_snapshot(
+            workers=(
+                WorkerLine(0, 7, 15, 30, 60, CONFIG, Fraction(2)),
+                WorkerLine(1, 7, 15, 30, 60, CONFIG, Fraction(2), leader=0),
+                WorkerLine(2, 8, 0, 5, 60, OTHER, Fraction(1, 2)),
+            ),
+            workers_expected=3,
+            utilisation=0.873,
+        ),
+        width=100,
+    )
+    assert lines[2].endswith("12 MB of checkpoints · workers 87% busy")
+    assert "at 30  width 2  lr" in lines[6]
+    assert lines[7] == "worker 1  with worker 0"
+    assert "at 5   width 1/2  lr" in lines[8]
 
 
 def test_workers_that_are_not_up_yet_are_counted() -> None:

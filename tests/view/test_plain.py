@@ -22,6 +22,11 @@ def test_a_line_says_how_far_the_study_is() -> None:
     ]
 
 
+def test_a_line_says_how_busy_the_workers_were() -> None:
+    (line,) = written(a_snapshot(utilisation=0.5))
+    assert line.endswith("at step 60); workers 50% busy; about 4 min left")
+
+
 def test_nothing_is_said_before_anything_is_asked() -> None:
     assert written(a_snapshot(trials=0, requests_open=0, requests_answered=0)) == []
 

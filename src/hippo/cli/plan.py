@@ -124,6 +124,7 @@ class Known:
         """Read what is stored; nothing is made where nothing is."""
         if study.executor.virtual:
             return cls(Plan())
+        from hippo.estimates import on_one_slot, speeds_of
         from hippo.store.catalog import FILE_NAME, open_store
 
         if study.store_url is None and not (study.home / FILE_NAME).is_file():
@@ -135,7 +136,7 @@ class Known:
                     return cls(Plan())
                 store = catalog.view(key)
                 plan = Plan.replay(store.read())
-                spans = [span for span in store.spans() if span.kind == "train"]
+                spans = on_one_slot(store.spans(), speeds_of(study))
         except StoreError as error:
             return cls(Plan(), doubt=str(error))
         steps = sum(span.last - span.first for span in spans)

@@ -22,6 +22,7 @@ from hippo.engine.commands import (
     RunLease,
     UpdateLease,
 )
+from hippo.engine.deadlines import Deadlines, Limit
 from hippo.engine.events import (
     BestChanged,
     CheckpointDeleted,
@@ -47,7 +48,6 @@ from hippo.engine.events import (
     WorkerLost,
     WorthChanged,
 )
-from hippo.engine.deadlines import Deadlines, Limit
 from hippo.engine.keeping import Keeping
 from hippo.engine.lease import Lease
 from hippo.engine.requests import OpenRequest
@@ -702,9 +702,9 @@ class Engine:
             if own is None:
                 self.workers.rest(worker)  # until something is to be done from there again
             elif self.workers.has_place(worker) and (chosen is None or own.reach >= chosen[1].reach):
-                study = next((each for each in self._askers(own) if self._is_in_time(each, own)), None)
-                if study is not None:
-                    chosen = (study, own, worker)
+                asker = next((each for each in self._askers(own) if self._is_in_time(each, own)), None)
+                if asker is not None:
+                    chosen = (asker, own, worker)
         return chosen
 
     def _is_in_time(self, study: str, task: Task) -> bool:
@@ -719,10 +719,13 @@ class Engine:
         return self.deadlines.obstacle(study, self._now + needed / fastest, taken + needed)
 
     def _to_spend(self, study: str) -> float:
-        """Return the worker-seconds that a study's running leases still take to their ends, if all is usual."""
+        """Return the worker-seconds that a study's running leases take to their ends, as far as known."""
         usual = self.profile.usual or 0.0
         return sum(
-            max((lease.end - lease.at) * usual / self.profile.speed(lease.width) - (self._now - lease.seen), 0.0)
+            max(
+                (lease.end - lease.at) * usual / self.profile.speed(lease.width) - (self._now - lease.seen),
+                0.0,
+            )
             * float(lease.width)
             for lease in self.leases.values()
             if lease.state == "running" and lease.study == study
@@ -733,7 +736,7 @@ class Engine:
         return next((task for task in tasks if self._is_in_time(study, task)), None)
 
     def out_of(self, study: str) -> Limit | None:
-        """Return the limit by which nothing more of a study comes: nothing runs, nothing is worth starting."""
+        """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""
         if study not in self.deadlines or self.leases or self.paused or not self.workers.places:
             return None
         tasks, _ = self.frontier.ready(_MOST_LOOKS, study)

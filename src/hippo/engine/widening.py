@@ -127,7 +127,7 @@ class Widening:
         """Say how wide what could start should be, and what should be stopped to go on at another width.
 
         `beyond` is the time of what could start too, but is not among the tasks. `worths` are those of the
-        leases, and then of the tasks. `claims` are the widths that tasks were promised when they were stopped.
+        leases, and then of the tasks. `claims` are widths that tasks were promised when they were stopped.
         """
         values = iter(worths)
         work = [

@@ -15,7 +15,6 @@ from typing import Any
 from hippo.plan.facts import Checkpoint, Position
 from hippo.sequences.config import Config
 
-
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _NO_STEPS: list[int] = []  # replaced before anything is put in
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from hippo.errors import InvalidInput
 from hippo.scheduling.policy import Contender, WidthPolicy
-from hippo.scheduling.width import WAITS, Room, Speed
+from hippo.scheduling.width import WAITS, Speed
 
 Kind = Literal["uniform", "top", "softmax"]
 
@@ -48,14 +48,18 @@ def _by_softmax(scores: Sequence[float], count: int, best_first: Sequence[int]) 
 
     Differences count relative to the range of all scores, so that it does not matter what a metric is in.
     """
-    finite = [score for score in scores if math.isfinite(score)]
-    spread = (max(finite) - min(finite)) if finite else 0.0
-    top = max(finite, default=0.0)
+    top = max(scores)
+    lowest = min((score for score in scores if math.isfinite(score)), default=top)
+    spread = top - lowest
     weights = [
-        (math.exp((score - top) / spread * _SHARPNESS) if spread else 1.0) if math.isfinite(score) else 0.0
+        1.0
+        if score == top
+        else math.exp((score - top) / spread * _SHARPNESS)
+        if 0 < spread < math.inf
+        else 0.0  # beside what is infinitely better
         for score in scores
     ]
-    total = sum(weights) or 1.0
+    total = sum(weights)
     portions = [count * weight / total for weight in weights]
     extra = [math.floor(portion) for portion in portions]
     by_remainder = sorted(best_first, key=lambda each: extra[each] - portions[each])
@@ -88,13 +92,18 @@ class Allocation(WidthPolicy):
     ) -> list[Fraction]:
         """Return widths by worth; what a piece of work cannot use goes to the next best."""
         counts = allocate(self.kind, [each.worth for each in work], slots)
-        room = Room(slots)
         given = [WAITS] * len(work)
+        left = slots
         best_first = sorted(range(len(work)), key=lambda each: (-work[each].worth, each))
         for limits in (counts, [slots] * len(work)):
             for index in best_first:
-                for step in work[index].ladder:
-                    fits = given[index] < step <= limits[index]
-                    if fits and speed(step) > speed(given[index]) and room.take(given[index], step):
-                        given[index] = step
+                before = given[index]
+                most = min(Fraction(limits[index]), before + left)
+                wider = [step for step in work[index].ladder if before < step <= most]
+                fastest = max(wider, key=speed, default=WAITS)
+                if fastest and (not before or speed(fastest) > speed(before)):
+                    given[index] = fastest
+                    left -= int(fastest - before)
+                if not left:
+                    return given
         return given

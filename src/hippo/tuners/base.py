@@ -81,7 +81,7 @@ class Timing:
     """What the clock says: the time, what is left of it, and what training takes.
 
     `left` are seconds to the deadline, infinite where there is none. `step` are the seconds that a usual step
-    takes on one worker and `startup` those that it takes to start from a checkpoint, as far as known. `widest`
+    takes on one worker, `startup` those that it takes to start from a checkpoint, as far as known. `widest`
     is how many workers one trial can be trained by.
     """
 

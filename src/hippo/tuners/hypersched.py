@@ -4,13 +4,15 @@ Trials are compared at rungs, as in successive halving, but asynchronously and a
 when what it scored at any rung is below the cutoff there, and may go on when it is no longer. While there is
 time to give a newcomer a fair chance, free workers start new trials; after that they go to the trials that
 run, the best before all.
+
+Without a deadline nothing here goes by the clock: run again, it decides as it did.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hippo.scheduling.allocation import Allocation, Kind
@@ -21,16 +23,24 @@ from hippo.tuners.base import Result, Trial, TrialGroup, Trials
 from hippo.tuners.rungs import rung_steps
 from hippo.tuners.space_tuner import SpaceTuner, free_workers
 
+# A trial that runs on several workers is asked for so much at once that starting is at most this part of it.
+_STARTUP_SHARE = 0.1
+
 
 def cutoff(scores: list[float], reduction: int) -> float | None:
-    """Return the score that the best 1/reduction of a rung have, by linear interpolation; None below two."""
+    """Return the score that the best 1/reduction of a rung have, by linear interpolation; None below two.
+
+    The scores are in ascending order.
+    """
     if len(scores) < 2:
         return None
     place = (len(scores) - 1) * (1 - 1 / reduction)
     below = math.floor(place)
     low, high = scores[below], scores[min(below + 1, len(scores) - 1)]
-    if math.isinf(low):
-        return high if place > below else low
+    if low == high or place == below:
+        return low
+    if math.isinf(low) or math.isinf(high):  # there is nothing between
+        return high
     return low + (place - below) * (high - low)
 
 
@@ -48,27 +58,33 @@ class Cutoffs:
         self._steps = steps
         self._reduction = reduction
         self._scores: list[list[float]] = [[] for _ in steps]
-        self._frozen: dict[Trial, list[float]] = {}
+        self._frozen: dict[int, list[float]] = {}
+        self.least: list[float | None] = [None for _ in steps]
+        """The cutoff of every rung, as it is now."""
 
     def report(self, trial: Trial, step: int, score: float) -> bool:
         """Take in a score; return whether the trial may go on, by all rungs that it has passed."""
-        frozen = self._frozen.setdefault(trial, [])
+        frozen = self._frozen.setdefault(trial.number, [])
         goes_on = self.may_go_on(trial)
         while len(frozen) < len(self._steps) and self._steps[len(frozen)] <= step:
-            scores = self._scores[len(frozen)]
-            least = cutoff(scores, self._reduction)
+            rung = len(frozen)
+            least = self.least[rung]
             goes_on &= least is None or score >= least
-            insort(scores, score)
+            insort(self._scores[rung], score)
+            self.least[rung] = cutoff(self._scores[rung], self._reduction)
             frozen.append(score)
         return goes_on
 
     def may_go_on(self, trial: Trial) -> bool:
         """Return whether a trial is at or above the cutoff at every rung that it has passed."""
-        for score, scores in zip(self._frozen.get(trial, ()), self._scores, strict=False):
-            least = cutoff(scores, self._reduction)
-            if least is not None and score < least:
-                return False
-        return True
+        return all(
+            least is None or score >= least
+            for score, least in zip(self._frozen.get(trial.number, ()), self.least, strict=False)
+        )
+
+    def next_rung(self, step: int) -> int:
+        """Return the first rung after a step; the last one where there is none."""
+        return next((rung for rung in self._steps if rung > step), self._steps[-1])
 
 
 class HyperSched(SpaceTuner):
@@ -82,8 +98,7 @@ class HyperSched(SpaceTuner):
     min_steps, max_steps, reduction
         Rungs are at ``min_steps · reduction**i``; no trial is trained further than `max_steps`.
     every : int, optional
-        How many steps a trial trains from one report to the next, where its state is kept; by default
-        `min_steps`.
+        How many steps a trial trains from one report to the next; by default `min_steps`.
     allocation : "uniform", "top" or "softmax"
         How free workers are given to running trials, where the trainer can be trained by several: best
         first in turns, all to the best, or most to the best. A policy of the study (``width=``) goes first.
@@ -121,71 +136,128 @@ class HyperSched(SpaceTuner):
 
 
 class _Race:
-    """One run: who runs, who is paused, who has not started."""
+    """One run: who is trained, who waits, who has not started."""
 
     def __init__(self, tuner: HyperSched, trials: Trials, new: Iterator[Config]) -> None:
         self._tuner = tuner
         self._trials = trials
         self._new = new
         self._next = next(new, None)
-        steps = rung_steps(tuner.min_steps, tuner.max_steps, tuner.reduction)
-        self._cutoffs = Cutoffs(list(steps), tuner.reduction)
-        self._paused: dict[Trial, None] = {}
+        self._cutoffs = Cutoffs(
+            rung_steps(tuner.min_steps, tuner.max_steps, tuner.reduction), tuner.reduction
+        )
+        self._waiting: dict[Trial, None] = {}
         self._reached: dict[Trial, int] = {}
         self._scores: dict[Trial, float] = {}
-        self._began: dict[Trial, float] = {}
+        self._finished = False
+        # Of trials that are being trained: from when and where on. Of all: the time and the pace so far.
+        self._began: dict[Trial, tuple[float, int]] = {}
         self._spent: dict[Trial, float] = {}
+        self._pace: dict[Trial, float] = {}
+        # Where trials that had this score at this step were asked to go: one and the same state, mostly.
+        self._asked: dict[tuple[int, float], int] = {}
 
-    def fill(self) -> bool:
-        """Give free workers to paused trials that may go on, and to newcomers; return whether any runs."""
-        while free_workers(self._trials) > 0:
-            ready = [trial for trial in self._paused if self._cutoffs.may_go_on(trial)]
-            if ready:
-                best = max(ready, key=lambda trial: (self._scores[trial], -trial.number))
-                del self._paused[best]
-                self._ask(best)
-            elif self._next is not None and self._is_admitted(self._next):
-                self._ask(self._next)
-                self._next = next(self._new, None)
-            else:
-                break
-        if not self._trials.open and self._paused:  # better the best of those that paused than nobody
-            best = max(self._paused, key=lambda trial: (self._scores[trial], -trial.number))
-            del self._paused[best]
-            self._ask(best)
-        elif not self._trials.open and self._next is not None:  # nobody is left
-            self._ask(self._next)
-            self._next = next(self._new, None)
-        return self._trials.open > 0
+    # What comes back.
 
     def take_in(self, result: Result) -> None:
-        """Take in a result; its trial goes on, pauses or is over."""
+        """Take in a result; its trial goes on, waits or is over."""
         trial, tuner = result.trial, self._tuner
-        now = self._trials.timing().now
-        self._spent[trial] = self._spent.get(trial, 0.0) + now - self._began.pop(trial)
-        if result.failed:
-            return
+        if result.final:
+            self._stop_clock(result)
         score = tuner.score(result)
+        if result.failed or result.step <= self._reached.get(trial, 0):
+            return
         self._scores[trial], self._reached[trial] = score, result.step
         goes_on = self._cutoffs.report(trial, result.step, score)
-        if result.step >= tuner.max_steps:
+        self._finished |= result.step >= tuner.max_steps
+        if not result.final or result.step >= tuner.max_steps or score == -math.inf:
             return
+        self._waiting[trial] = None
         if goes_on:
-            self._ask(trial)
-        else:
-            self._paused[trial] = None
+            along = self._asked.get((result.step, score))
+            if along is not None and self._trials.is_under_way(trial, along):
+                self._submit([trial], along)
+            elif free_workers(self._trials) > 0:
+                self._ask(trial)
+
+    def _stop_clock(self, result: Result) -> None:
+        now = self._trials.timing().now
+        began, step = self._began.pop(result.trial)
+        self._spent[result.trial] = self._spent.get(result.trial, 0.0) + now - began
+        if result.step > step and now > began:
+            self._pace[result.trial] = (now - began) / (result.step - step)
+
+    # What is asked for.
+
+    def fill(self) -> bool:
+        """Give free workers to trials that may go on, and to newcomers; return whether any is trained."""
+        while free_workers(self._trials) > 0 and (who := self._choose()) is not None:
+            self._ask(who)
+        return self._trials.open > 0
+
+    def _choose(self) -> Config | Trial | None:
+        """Return who should have a free worker: the best that may go on; else a newcomer, if there is time.
+
+        Else the workers are left to those that run, or to the best of those that wait, where nobody runs or
+        those that run cannot use them all.
+        """
+        ready = [trial for trial in self._waiting if self._cutoffs.may_go_on(trial)]
+        if ready:
+            return self._best(ready)
+        if self._next is not None and self._is_admitted(self._next):
+            return self._next
+        timing, running = self._trials.timing(), self._trials.under_way
+        if math.isinf(timing.left) and (running or self._finished):
+            return None
+        if running * timing.widest >= self._trials.workers:
+            return None
+        return self._best(self._waiting) if self._waiting else None if running else self._next
+
+    def _best(self, trials: Iterable[Trial]) -> Trial:
+        return max(trials, key=lambda trial: (self._scores[trial], -trial.number))
 
     def _ask(self, who: Config | Trial) -> None:
-        reached = self._reached.get(who, 0) if isinstance(who, Trial) else 0
-        timing = self._trials.timing()
-        steps = self._tuner.every
+        """Ask for the next steps of a trial, and of all that are in the same state and stay so."""
+        if isinstance(who, Config):
+            self._next = next(self._new, None)
+            self._submit([who], self._goal(0, None))
+            return
+        state = reached, score = self._reached[who], self._scores[who]
+        step = self._goal(reached, self._pace.get(who))
+        self._submit([who], step)
+        same = [
+            trial
+            for trial in self._waiting
+            if self._reached[trial] == reached
+            and self._scores[trial] == score
+            and self._trials.is_under_way(trial, step)
+        ]
+        if same:
+            self._submit(same, step)
+        self._asked[state] = step
+
+    def _goal(self, reached: int, pace: float | None) -> int:
+        """Return the step that a trial is asked for next: at its next report, but for a good reason.
+
+        By the deadline it must be there. What runs on several workers has to be started every time; so that
+        this does not take most of the time, it is asked for several reports at once, up to the next rung.
+        """
+        timing, tuner = self._trials.timing(), self._tuner
+        steps = tuner.every
         if timing.step and math.isfinite(timing.left):
-            steps = max(1, min(steps, int(timing.left / timing.step)))
-        step = min(reached + steps, self._tuner.max_steps)
-        (trial,) = self._trials.submit(TrialGroup(((who, step),)))
-        self._began[trial] = timing.now
-        if self._scores:
-            self._trials.rate(self._scores)
+            pace = min(pace or timing.step, timing.step)
+            if pace < timing.step * (1 - _STARTUP_SHARE):
+                spell = timing.startup / _STARTUP_SHARE / pace
+                steps = max(steps, min(math.ceil(spell), self._cutoffs.next_rung(reached) - reached))
+            steps = max(1, min(steps, int(timing.left / pace)))
+        return min(reached + steps, tuner.max_steps)
+
+    def _submit(self, who: Sequence[Config | Trial], step: int) -> None:
+        now = self._trials.timing().now
+        for trial in self._trials.submit(TrialGroup.of(who, step, self._tuner.every)):
+            self._waiting.pop(trial, None)
+            self._began[trial] = (now, self._reached.get(trial, 0))
+        self._trials.rate({trial: self._scores[trial] for trial in self._began if trial in self._scores})
 
     def _is_admitted(self, config: Config) -> bool:
         """Whether there is time for a newcomer to catch up, training only what nobody has trained."""

@@ -100,6 +100,8 @@ class Frame:
             facts.append(f"{shot.steps_found:,} found")
         if shot.checkpoint_bytes:
             facts.append(f"{short.size(shot.checkpoint_bytes)} of checkpoints")
+        if shot.utilisation:
+            facts.append(f"workers {shot.utilisation:.0%} busy")
         yield drawing.labelled("", Text(drawing.dot.join(facts)))
         yield drawing.bar("requests", shot.requests_answered, shot.requests, requests, beside)
 
@@ -136,12 +138,17 @@ class Frame:
             if worker.config is None:
                 yield drawing.labelled(label, Text("idle", style="dim"))
                 continue
+            if worker.leader is not None:
+                yield drawing.labelled(label, Text(f"with worker {worker.leader}", style="dim"))
+                continue
             names = self._contrast.names(worker.config)
             # The values that the step now under way is trained with; none comes after the last one.
             step = min(worker.at, worker.end - 1)
             text = Text(f"{worker.start:>{digits},} ")
             text += drawing.progress(worker.at - worker.start, worker.end - worker.start, PATH_BAR)
             text.append(f" {worker.end:<{digits},}  at {worker.at:<{digits},}  ")
+            if worker.width != 1:
+                text.append(f"width {worker.width}  ", style="bold")
             text.append(drawing.plain(short.values(worker.config, step, names)), style="cyan")
             yield drawing.labelled(label, text)
 

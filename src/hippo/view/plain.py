@@ -58,6 +58,8 @@ def line(snapshot: Snapshot) -> str:
     if (best := snapshot.best) is not None:
         value = short.metric(best.metrics[snapshot.metric])
         parts.append(f"best {snapshot.metric} {value} (trial {best.trial} at step {best.step})")
+    if snapshot.utilisation:
+        parts.append(f"workers {snapshot.utilisation:.0%} busy")
     if snapshot.requests_open and snapshot.seconds_left is not None:
         parts.append(f"about {short.roughly(snapshot.seconds_left)} left")
     return f"{snapshot.study}, {short.duration(snapshot.seconds)}: {'; '.join(parts)}"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from hippo.sequences.config import Config
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """What one worker is at. `lease` is None where it is idle; `config` is the path's."""
+    """What one worker is at. `lease` is None where it is idle; `config` is the path's.
+
+    `width` is how many slots the lease has. Of several workers that train one together, `leader` is the one
+    that leads; None on its own line.
+    """
 
     worker: int
     lease: int | None = None
@@ -18,6 +23,8 @@ class WorkerLine:
     at: int = 0
     end: int = 0
     config: Config | None = None
+    width: Fraction = Fraction(1)
+    leader: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class Snapshot:
 
     `steps_asked` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of those
     were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None where
-    nothing is known yet.
+    nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
     """
 
     study: str
@@ -56,6 +63,7 @@ class Snapshot:
     seconds: float
     seconds_left: float | None
     checkpoint_bytes: int = 0
+    utilisation: float = 0.0
 
     @property
     def requests(self) -> int:

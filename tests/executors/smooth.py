@@ -1,0 +1,55 @@
+"""A network that learns smoothly: tiny differences between two runs of it stay tiny."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import hippo
+
+torch.set_num_threads(1)  # the network is too small for more, and one process is as exact as another then
+
+
+class Smooth(hippo.TorchTrainer):
+    """Fits a curve.
+
+    Where the settings name a file `death`, and `dies` is a rank, that rank kills its own process in a step
+    that several train together: once, and not in the first of all steps.
+    """
+
+    def build(self) -> None:
+        torch.manual_seed(self.seed)
+        points = torch.linspace(-2, 2, 256).unsqueeze(1)
+        self.points, self.targets = points, torch.sin(2 * points)
+        self.loader = hippo.Loader(TensorDataset(points, self.targets), batch_size=64, seed=self.seed)
+        self.model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.steps = 0
+
+    def train(self) -> None:
+        self.steps += 1
+        self.die_if_told()
+        for points, targets in self.loader:
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(points), targets).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+
+    def evaluate(self) -> Mapping[str, float]:
+        points, targets = self.shard(self.points), self.shard(self.targets)
+        squares = self.total(nn.functional.mse_loss(self.model(points), targets, reduction="sum"))
+        first = next(self.model.parameters())
+        return {"loss": squares.item() / len(self.points), "weight": first.norm().item()}
+
+    def die_if_told(self) -> None:
+        if self.width == 1 or self.steps < 5 or self.settings.get("dies") != self.rank:
+            return
+        death = Path(self.settings["death"])
+        if not death.exists():
+            death.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,114 @@
+"""Width for real: whole studies on local processes, wide, packed, resized and killed on the way."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hippo
+from executors.smooth import Smooth
+from hippo import Config, Fluid, MultiStep, Study, TrialGroup
+from hippo.engine.events import Event
+from hippo.executors.base import Emit, Job
+from hippo.plan.facts import SpanRecorded
+from hippo.trainers.session import Session
+
+CLOSE = 1e-5
+LONG = Config({"lr": 0.01})
+SHORT = Config({"lr": 0.03})
+DROP = Config({"lr": MultiStep(0.01, [150], 0.1)})
+
+
+class Punctual(hippo.Local):
+    """Announces its workers when all of them are up, so that it does not matter who is first."""
+
+    async def start(self, job: Job, emit: Emit) -> None:
+        joined: list[Event] = []
+        everybody = self.workers * job.packing
+        lock = threading.Lock()
+
+        def together(event: Event) -> None:
+            with lock:
+                if len(joined) == everybody:
+                    emit(event)
+                    return
+                joined.append(event)
+                if len(joined) == everybody:
+                    for each in joined:
+                        emit(each)
+
+        await super().start(job, together)
+
+
+class Asks(hippo.Tuner):
+    """Asks for everything at once."""
+
+    metric, mode = "loss", "min"
+
+    def __init__(self, *asks: tuple[Config, int]) -> None:
+        self.asks = asks
+
+    async def run(self, trials: hippo.Trials) -> None:
+        trials.submit(TrialGroup(self.asks))
+        while trials.open:
+            await trials.next()
+
+
+def alone(config: Config, steps: int) -> dict[str, float]:
+    """Train a trial in this process, from beginning to end."""
+    session = Session(Smooth, {}, seed=3)
+    session.start(config, 0, None, warm=False)
+    for _ in range(steps):
+        session.advance()
+    return session.evaluate()
+
+
+def tune(
+    home: Path, width: Fluid, *asks: tuple[Config, int], workers: int = 2, **settings: Any
+) -> hippo.Report:
+    executor = Punctual(workers)
+    with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
+        return study.tune(Asks(*asks), progress=False)
+
+
+def trained(report: hippo.Report, width: float) -> list[SpanRecorded]:
+    """Return what was trained at a width."""
+    return [span for span in report._trace.spans if span.kind == "train" and span.width == width]
+
+
+def assert_close(report: hippo.Report) -> None:
+    assert not report.failed
+    for trial in report.trials:
+        assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)
+
+
+def test_a_study_on_two_workers_learns_what_one_learns_and_resizes_in_mid_stage(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
+    assert_close(report)
+    assert {span.kind for span in report._trace.spans} == {"train", "help"}
+    # One trial was stopped, in the middle of a stage, to go on with the worker that had become free.
+    assert {span.first for span in trained(report, 2)} - {0, 150}
+    assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
+    tmp_path: Path, rank: int
+) -> None:
+    death = tmp_path / "death"
+    report = tune(tmp_path, Fluid(), (LONG, 200), death=str(death), dies=rank)
+    assert death.exists(), "nobody died: the test tests nothing"
+    assert_close(report)
+    assert report.work.steps_trained >= report.work.steps_unique == 200
+
+
+def test_packed_trials_are_bit_identical_to_trials_that_are_alone(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (Config({"lr": 0.02}), 40), workers=1)
+    assert trained(report, 0.5)
+    assert {span.worker for span in trained(report, 0.5)} == {0, 1}
+    for trial in report.trials:
+        assert trial.metrics[trial.asked] == alone(trial.config, trial.asked)
+    assert report.work.steps_trained == report.work.steps_unique
