@@ -5,11 +5,13 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from hippo.cli.main import COMMANDS, main
+from hippo.cli.run import _deadline
 
 SOURCES = Path(__file__).parents[1] / "src"
 
@@ -112,6 +114,45 @@ def test_run_trains_the_study_and_prints_the_report(folder: Path) -> None:
     assert " 0 trained" in again.stdout
     assert "best: trial 1 at step 10: height 0.000976562" in again.stdout
     assert again.stderr == ""
+
+
+def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
+    done = hippo(folder, "run", "falling.py", "--deadline", "1e-6", "--no-progress")
+    assert done.returncode == 0, done.stderr
+    assert "ended by the deadline: " in done.stdout
+    limits = ("--deadline", "2999-12-31T17:00", "--budget", "9")
+    done = hippo(folder, "run", "falling.py", *limits, "--no-progress")
+    assert done.returncode == 0, done.stderr
+    assert "best: trial 1 at step 10" in done.stdout
+    assert "ended by" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--deadline", "0"), "deadline is 0.0; expected seconds above 0"),
+        (("--deadline", "1999-01-01"), "which is over"),
+        (("--deadline", "soon"), "'soon' is no time; expected seconds or a moment"),
+        (("--budget", "-1"), "budget is -1.0; expected worker-hours above 0"),
+    ],
+)
+def test_limits_that_cannot_be_met_are_named(folder: Path, given: tuple[str, str], message: str) -> None:
+    done = hippo(folder, "run", "falling.py", *given)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_time_of_day_is_the_next_one() -> None:
+    now = datetime.now()
+    for hours in (-1, 1):
+        text = (now + timedelta(hours=hours)).strftime("%H:%M")
+        moment = _deadline(text)
+        assert isinstance(moment, datetime)
+        assert timedelta(0) < moment - now <= timedelta(days=1)
+    zoned = _deadline("17:00+02:00")
+    assert isinstance(zoned, datetime)
+    assert zoned > datetime.now(UTC)
+    assert _deadline("90") == 90.0
 
 
 def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path) -> None:

@@ -28,9 +28,17 @@ class Limits:
     @classmethod
     def of(cls, deadline: Deadline | None, budget: float | None) -> Limits:
         """Make limits of a deadline (seconds, a timedelta or a moment) and a budget in worker-hours."""
-        seconds = None if deadline is None else _seconds(deadline)
-        hours = None if budget is None else _number("budget", budget, "worker-hours", "0.5")
-        return cls(seconds, None if hours is None else hours * _HOUR)
+        seconds = math.inf if deadline is None else _seconds(deadline)
+        hours = math.inf if budget is None else _number("budget", budget, "worker-hours", "0.5")
+        return cls(
+            seconds if seconds < math.inf else None,
+            hours * _HOUR if hours < math.inf else None,
+        )
+
+    def after(self, seconds: float) -> Limits:
+        """Return what is left when a while has gone by before anything could begin."""
+        left = None if self.seconds is None else self.seconds - seconds
+        return Limits(left, self.worker_seconds)
 
     @property
     def any(self) -> bool:

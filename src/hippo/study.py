@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -186,8 +187,11 @@ class Study:
         if not isinstance(tuner, Tuner):
             raise InvalidInput(f"tuner is {tuner!r}; expected a hippo tuner, such as SuccessiveHalving(...)")
         limits = Limits.of(deadline, budget)
+        asked = time.monotonic()
         with open_view(progress) as view:
             runtime = self._open()
+            if not self.executor.virtual:
+                limits = limits.after(time.monotonic() - asked)
             self._note_aim(tuner)
             for note in self._notes:
                 view.note(note)

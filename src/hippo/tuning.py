@@ -133,7 +133,7 @@ class Tuning:
         """See whether a limit is reached; if not, look again when it may be."""
         if self._over or self.ended_by is not None:
             return
-        until_deadline, until_budget = self._until_deadline(), self._until_budget()
+        until_deadline, until_budget = self.until_deadline, self.until_budget
         if until_deadline <= _MOMENT:
             self._end("deadline")
         elif until_budget <= _MOMENT:
@@ -155,32 +155,25 @@ class Tuning:
         self.ended_by = limit
         self._wake()
 
-    def _until_deadline(self) -> float:
+    @property
+    def until_deadline(self) -> float:
+        """The seconds until the deadline; infinite where there is none."""
         seconds = self._limits.seconds
         return math.inf if seconds is None else self._began + seconds - self._loop.executor.now()
 
-    def _until_budget(self) -> float:
-        """Return the seconds that the budget lasts at least: as long as if all workers were busy."""
+    @property
+    def until_budget(self) -> float:
+        """The seconds that the budget lasts at least: as long as if all workers were busy."""
         if self._limits.worker_seconds is None:
             return math.inf
         spent = self._loop.engine.spent(self._study, self._loop.executor.now()) - self._spent
         return (self._limits.worker_seconds - spent) / max(self.workers, 1)
 
-    @property
-    def seconds_left(self) -> float | None:
-        """The seconds that there are at least until a limit is reached; None without limits."""
-        return max(min(self._until_deadline(), self._until_budget()), 0.0) if self._limits.any else None
-
     def timing(self) -> Timing:
         """Return what the clock says."""
-        engine, left = self._loop.engine, self.seconds_left
-        return Timing(
-            self._loop.executor.now(),
-            math.inf if left is None else left,
-            engine.profile.usual,
-            engine.profile.startup,
-            engine.widest,
-        )
+        engine, left = self._loop.engine, max(min(self.until_deadline, self.until_budget), 0.0)
+        startup = engine.profile.startup
+        return Timing(self._loop.executor.now(), left, engine.profile.usual, startup, engine.widest)
 
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""

@@ -85,12 +85,18 @@ def assert_close(report: hippo.Report) -> None:
         assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)
 
 
-def test_a_study_on_two_workers_learns_what_one_learns_and_resizes_in_mid_stage(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
+def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300))
     assert_close(report)
     assert {span.kind for span in report._trace.spans} == {"train", "help"}
-    # One trial was stopped, in the middle of a stage, to go on with the worker that had become free.
-    assert {span.first for span in trained(report, 2)} - {0, 150}
+    # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
+    assert {span.first for span in report._trace.spans} > {0}
+    assert report.work.steps_trained == report.work.steps_unique == 300
+
+
+def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
+    assert_close(report)
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
 

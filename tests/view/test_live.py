@@ -79,6 +79,12 @@ def test_the_last_frame_speaks_of_no_workers_and_no_time_left() -> None:
     assert "val_acc 0.9312" in text
 
 
+def test_the_deadline_is_shown_until_it_is_over() -> None:
+    limited = a_snapshot(until_deadline=7200.0)
+    assert frame(limited)[0].endswith("1 min 23 s · about 4 min left · deadline in 120 min")
+    assert "deadline" not in "\n".join(frame(limited, final=True))
+
+
 def test_many_workers_are_shown_as_a_strip_and_the_first_of_them_as_rows() -> None:
     lines = frame(a_snapshot(workers=(*workers(48), WorkerLine(48)), workers_expected=50))
     strip = next(line for line in lines if line.startswith("workers"))

@@ -52,6 +52,11 @@ def test_no_time_is_left_when_no_request_is_open() -> None:
     assert "left" not in line
 
 
+def test_a_line_says_how_long_limits_last() -> None:
+    (line,) = written(a_snapshot(until_deadline=720.0, until_budget=50.0))
+    assert line.endswith("about 4 min left; deadline in 12 min; budget for 50 s")
+
+
 def test_notes_are_lines_of_their_own() -> None:
     lines = written("the training code changed: a new plan begins", a_snapshot(), "worker 1 was replaced")
     assert lines[0] == "the training code changed: a new plan begins"

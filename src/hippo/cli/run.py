@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from contextlib import suppress
+from datetime import datetime, time, timedelta
 
 from hippo.cli.command import Commands, add_command, add_file
 from hippo.cli.script import load
@@ -30,7 +32,10 @@ FILE defines `study` and `tuner`:
 examples:
   hippo run digits.py                  live progress on a terminal, plain lines elsewhere
   hippo run digits.py > report.txt     progress on the terminal, the report in a file
-  hippo run digits.py --no-progress    only the report"""
+  hippo run digits.py --no-progress    only the report
+  hippo run digits.py --deadline 3600  the best model in an hour
+  hippo run digits.py --deadline 17:00 the best model by five o'clock
+  hippo run digits.py --budget 2       the best model for two worker-hours"""
 
 
 def add_to(commands: Commands) -> None:
@@ -42,13 +47,38 @@ def add_to(commands: Commands) -> None:
         action=argparse.BooleanOptionalAction,
         help="show how it goes, on standard error; this is the default",
     )
+    parser.add_argument(
+        "--deadline",
+        type=_deadline,
+        metavar="WHEN",
+        help="end after so many seconds, or at a time: 3600, 17:00, 2030-01-31T17:00",
+    )
+    parser.add_argument("--budget", type=float, metavar="HOURS", help="end after so many worker-hours")
+
+
+def _deadline(text: str) -> float | datetime:
+    """Read seconds, a time of day to come, or a moment."""
+    with suppress(ValueError):
+        return float(text)
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    with suppress(ValueError):
+        at = time.fromisoformat(text)
+        now = datetime.now(at.tzinfo)
+        moment = datetime.combine(now, at)
+        return moment if moment > now else moment + timedelta(days=1)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no time; expected seconds or a moment, such as 3600, 17:00 or 2030-01-31T17:00"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Tune and report."""
     script = load(options.file)
     try:
-        report = script.study.tune(script.tuner, progress=options.progress)
+        report = script.study.tune(
+            script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
+        )
     except KeyboardInterrupt:
         print(f"to go on: hippo run {shlex.quote(str(script.path))}", file=sys.stderr)
         return 130

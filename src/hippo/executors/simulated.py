@@ -65,6 +65,10 @@ class Simulated(Executor):
     load, save, evaluate : float
         Seconds that loading a checkpoint, writing one and evaluating take. Writing goes on beside training;
         going on from the state that a worker holds needs no loading.
+    progress : float, optional
+        Seconds after which a worker says how far it is, at the end of a step, as real ones do all the time;
+        by default only where something is to be done. Matters where trials differ in pace and widths are
+        chosen by how long they still take.
     scaling : Mapping[float, float]
         Measured speed-ups by width, such as ``{1: 1, 2: 1.87}``; in proportion to the width by default.
     metrics : function, table, Report, Plan, Store or Recorded
@@ -88,6 +92,7 @@ class Simulated(Executor):
         load: float = 0.0,
         save: float = 0.0,
         evaluate: float = 0.0,
+        progress: float | None = None,
         scaling: Scaling | None = None,
         metrics: Formula | Table | Report | Plan | Store | Recorded | None = None,
         losses: Iterable[Loss] = (),
@@ -100,6 +105,7 @@ class Simulated(Executor):
         self._load = checked_number("load is", load, zero=True)
         self._save = checked_number("save is", save, zero=True)
         self._evaluate = checked_number("evaluate is", evaluate, zero=True)
+        self._progress = None if progress is None else checked_number("progress is", progress)
         self._curves = as_curves(metrics, seed)
         self._losses = checked_losses(losses, workers, self._startup)
         self._workers = workers
@@ -304,8 +310,11 @@ class Simulated(Executor):
     def _aim(self, slot: Slot, course: Course, first: int) -> None:
         """Train on to the next step count, from `first` on, with something to do at it."""
         course.goal = course.next_stop(first)
-        lease = course.lease
-        needed = self._times.seconds(lease.config, course.step, course.goal, float(lease.width))
+        lease, width = course.lease, float(course.lease.width)
+        if self._progress is not None:
+            soon = self._times.steps(lease.config, course.step, course.goal, self._progress, width)
+            course.goal = max(soon, first)
+        needed = self._times.seconds(lease.config, course.step, course.goal, width)
         self._next(max(course.since + needed, self._now), slot, course, self._arrive)
 
     def _measure(self, slot: Slot, course: Course) -> None:

@@ -88,6 +88,8 @@ class Frame:
         times = short.duration(shot.seconds)
         if shot.requests_open and shot.seconds_left is not None and not self._final:
             times += f"{drawing.dot}about {short.roughly(shot.seconds_left)} left"
+        if not self._final:
+            times += "".join(f"{drawing.dot}{text}" for text in short.limits(shot.limits))
         yield drawing.apart(Text(shot.study, style="bold"), Text(times))
         steps = Text(f"{shot.steps_done:,} of {shot.steps_unique:,}")
         requests = Text(f"{shot.requests_answered:,} of {shot.requests:,}")

@@ -62,6 +62,7 @@ def line(snapshot: Snapshot) -> str:
         parts.append(f"workers {snapshot.utilisation:.0%} busy")
     if snapshot.requests_open and snapshot.seconds_left is not None:
         parts.append(f"about {short.roughly(snapshot.seconds_left)} left")
+        parts += short.limits(snapshot.limits)
     return f"{snapshot.study}, {short.duration(snapshot.seconds)}: {'; '.join(parts)}"
 
 

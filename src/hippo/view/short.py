@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hippo.sequences.base import Sequence
 from hippo.sequences.config import Config
@@ -34,6 +34,13 @@ def roughly(seconds: float) -> str:
         if seconds >= 3 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 1):.0f} s"
+
+
+def limits(seconds: Mapping[str, float]) -> list[str]:
+    """Return how long there is until limits: "deadline in 12 min", "budget for 50 s"."""
+    return [
+        f"{name} {'in' if name == 'deadline' else 'for'} {roughly(left)}" for name, left in seconds.items()
+    ]
 
 
 def size(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -44,6 +45,8 @@ class Snapshot:
     `steps_asked` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of those
     were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None where
     nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
+    `until_deadline` and `until_budget` are the seconds until the deadline, and those that the budget lasts at
+    least; infinite where there is none.
     """
 
     study: str
@@ -64,6 +67,8 @@ class Snapshot:
     seconds_left: float | None
     checkpoint_bytes: int = 0
     utilisation: float = 0.0
+    until_deadline: float = math.inf
+    until_budget: float = math.inf
 
     @property
     def requests(self) -> int:
@@ -74,6 +79,12 @@ class Snapshot:
     def steps_done(self) -> int:
         """How many of the unique steps need no more training."""
         return min(self.steps_found + self.steps_trained, self.steps_unique)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that there are, with the seconds until each."""
+        limits = {"deadline": self.until_deadline, "budget": self.until_budget}
+        return {name: seconds for name, seconds in limits.items() if seconds < math.inf}
 
     @property
     def merge_rate(self) -> float:
