@@ -35,7 +35,7 @@ types: $(READY)
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-PROGRAMS := scale overhead bound checkpoint reopen agreement chaos paper width peers
+PROGRAMS := scale overhead bound checkpoint reopen agreement chaos paper width deadline peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'

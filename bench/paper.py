@@ -310,7 +310,7 @@ def remarks(rows: dict[str, Row], wide: float) -> list[str]:
         f"the shared study {rows['resnet56_sha']['hours_shared']:.2f}. The published {sha.hours[2]:.2f} are "
         "less than the chain: epochs were not all equally long (a batch size that doubles at epoch 70 makes "
         f"them quicker), or the last {FURTHER} had more GPUs.",
-        f"MobileNetV2. Until epoch 70 the 240 trials are no more than 24 different ones, so that 16 of {GPUS} "
+        f"MobileNetV2. Until epoch 70 the 240 trials are no more than 24 different ones; 16 of the {GPUS} "
         f"GPUs wait, and for the last {FURTHER} epochs all but one. That makes {grid['hours_shared']:.2f} "
         f"hours. The published {mobile.hours[2]:.2f} are what even work takes, with no GPU waiting before "
         f"the last {FURTHER} epochs: {even:.2f} hours, or {even * quicker:.2f} at the paper's own pace. Its "
