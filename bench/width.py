@@ -2,21 +2,20 @@
 
 In virtual time, with the speed-ups measured for ResNet-50 (1.87 on 2 workers, 3.42 on 4, 5.60 on 8):
 
-  The studies of the Hippo paper on 40 workers: trial by trial, shared, and shared with
-  `Fluid(max_width=8)`. The learning curves of SHA and ASHA are those of the draw with the median ratio of
-  GPU-hours, as in paper.py. Fluid's own setting, on 4 and 8 workers: nothing shared, and trials of which
-  the longest takes eight times as long as the shortest. The baseline starts the longest first and lets
-  trials go on as soon as they are certain to, both of which leave less to gain than the schedulers that the
-  published figures are against.
+  The studies of the Hippo paper on 40 workers: trial by trial, shared, and shared with `Fluid(max_width=8)`.
+  Learning curves of SHA and ASHA are those of the draw with the median ratio of GPU-hours, as in paper.py.
+  Fluid's own setting, on 4 and 8 workers: nothing shared, and trials of which the longest takes eight times
+  as long as the shortest. The baseline is this engine at width 1, which starts the longest first and lets
+  trials go on as soon as they are certain to: there is no more to gain than its workers are idle.
 
 On this machine, with two workers: a study with one long chain, without and with `Fluid(max_width=2)`.
 
 Bars:
-  A study of the paper ends sooner than trial by trial by at least the factor by which sharing alone cuts
-  its GPU-hours, and takes at most 10 % more GPU-hours than that. BERT-Base cannot: its 40 equal trials keep
-  all 40 workers busy when trained one by one, its tree has 4 chains at first, and no schedule gets below
-  the bound that is printed. It has to come within 5 % of that bound instead. The long chain ends at least
-  1.5 times sooner, and all metrics agree to 1e-5, relative.
+  A study of the paper ends sooner than trial by trial by at least the factor by which sharing alone cuts its
+  GPU-hours, and takes at most 10 % more GPU-hours than that. BERT-Base cannot: its 40 equal trials keep all
+  40 workers busy when trained one by one, its tree has 4 chains at first, and no schedule gets below the
+  bound that is printed. It has to come within 5 % of that bound instead.
+  The long chain ends at least 1.5 times sooner, and all metrics agree to 1e-5, relative.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -145,6 +145,21 @@ def test_a_change_of_width_waits_until_it_pays_for_its_restart() -> None:
     assert quick.seconds < 75
     assert len(started(dear)) <= len(started(quick))
     assert dear.trained == quick.trained == 120
+
+
+def test_trials_of_another_pace_are_widened_once_that_is_known() -> None:
+    """What takes longer than the engine thinks looks finished to it, unless workers say how far they are."""
+
+    def slow(values: Mapping[str, Any], width: float) -> float:
+        return (5.0 if values["lr"] == 0.1 else 1.0) / width
+
+    asks = Asks((A, 40), (B, 40))
+    silent = tune(Simulated(2, seconds_per_step=slow), asks, width=Fluid())
+    told = tune(Simulated(2, seconds_per_step=slow, progress=1.0), asks, width=Fluid())
+    assert silent.trained == told.trained == 80
+    assert told.seconds < 0.8 * silent.seconds
+    steps = [event.steps for _, event in told.heard if isinstance(event, Progressed)]
+    assert sum(steps) == 80
 
 
 def test_a_lost_peer_costs_time_and_no_result() -> None:
