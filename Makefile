@@ -44,6 +44,8 @@ bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants
 	done; \
 	echo "== bench/overhead.py --executor ray"; \
 	$(BIN)/python bench/overhead.py --executor ray --check || failed="$$failed overhead-on-ray"; \
+	echo "== bench/deadline.py --real"; \
+	$(BIN)/python bench/deadline.py --real --check || failed="$$failed deadline-for-real"; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
 clean:  ## Remove the virtual environment and caches.
