@@ -223,6 +223,7 @@ class Study:
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         found = None if best is None else await self._best(best, runtime)
+        await loop.run_down()  # what still runs, to the end of its step, is part of the work
         unique = unique_steps(tuning.asks())
         trained = engine.trained - trained
         work = Work(

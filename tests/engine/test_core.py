@@ -269,11 +269,15 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
     world = World(workers, delayed=True)
     open_groups = list(groups)
     requests: list = []
+    kept: list = []
     withdrawn: set[int] = set()
 
     def disturb() -> None:
         if open_groups and chance.random() < 0.1:
             requests.extend(world.submit(*open_groups.pop(), reports=(2, 5)))
+        if requests and chance.random() < 0.03:
+            again = chance.choice(requests)
+            kept.extend(world.submit((again.config, chance.randint(1, again.step)), keep=True))
         if chance.random() < 0.03:
             world.kill(chance.randrange(workers))
         if requests and chance.random() < 0.03:
@@ -291,10 +295,15 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
     world.run(chance.randrange)
     answers = answered(world)
     failed = {answer.request for answer in world.answers if answer.error}
-    for request in requests:
+    for request in requests + kept:
         if request.id in withdrawn or request.id in failed:
             continue  # a path may have lost its worker three times in a row
         assert answers[request.id] == metrics_of(trained_alone(request.config, request.step))
+    on_disk = set(world.disk)
+    for request in kept:
+        if request.id not in failed:
+            place = world.engine.plan.find(request.config, request.step).position(request.step)
+            assert f"{place.node}-{place.step}" in on_disk
 
 
 @settings(max_examples=100, deadline=None)

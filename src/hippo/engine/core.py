@@ -194,9 +194,18 @@ class Engine:
                 self._answer(open_request.arrived(step, *known))
                 continue
             open_request.missing[step] = holder
+            if known is not None and self._waits_for_save(holder, step, request.id):
+                continue
             self.frontier.ask(holder, step, request.id, final, request.study)
             self._entrust(holder, step, evaluate=True, save=final)
         self._conclude(open_request)
+
+    def _waits_for_save(self, node: Node, step: int, request: int) -> bool:
+        """Let a request that needs no more than a checkpoint wait for the one on its way, if there is one."""
+        if step not in self.frontier.coming.get(node, ()):
+            return False
+        self.keepers.setdefault(Position(node.id, step), []).append(request)
+        return True
 
     def _place(self, request: Request) -> Node:
         node, facts = self.plan.place(request.config, request.step, request.salt)
@@ -403,7 +412,8 @@ class Engine:
                 and event.step == waiting.request.step
                 and event.step not in node.checkpoints
             ):
-                self.keepers.setdefault(position, []).append(number)
+                if not self._waits_for_save(node, event.step, number):
+                    self.frontier.ask(node, event.step, number, True, waiting.request.study)
                 continue
             self._answer(waiting.arrived(event.step, order, metrics))
             self._conclude(waiting)
@@ -567,6 +577,10 @@ class Engine:
         saves = self._saves_to_come()
         return self.keeping.fits(saves + 1) or not (saves or self.keeping.is_deleting)
 
+    def _has_room_to_stop(self) -> bool:
+        """Whether a lease may end on its way: where what it saves there had to go, it would begin again."""
+        return self.keeping.fits(self._saves_to_come() + 1)
+
     def _saves_to_come(self) -> int:
         return sum(len(lease.saves) for lease in self.leases.values())
 
@@ -648,6 +662,8 @@ class Engine:
         worths += [self._worth(task.goal, task.end) for task in tasks]
         allotment = widening.allot(running, tasks, slots, beyond, self._now, worths, claims)
         for lease, (step, width) in allotment.stops.items():
+            if not self._has_room_to_stop():
+                break
             lease.note(self._now, f"to stop at {step}, to go on at width {width}")
             lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
             self._changed[lease] = None
@@ -805,7 +821,7 @@ class Engine:
             if step - lease.start >= turn // 4 and self.frontier.live_branches(lease.node_at(step), step):
                 last = min(last, step)
                 break
-        if last < lease.end:
+        if last < lease.end and self._has_room_to_stop():
             lease.stopping, lease.end = True, last
             if last not in lease.saves and last not in lease.node_at(last).checkpoints:
                 lease.saves.add(last)

@@ -217,15 +217,27 @@ class Loop:
     async def quiet(self) -> None:
         """Wait until no lease runs, no save is under way and every fact is committed."""
         while (self.engine.leases or self._uncommitted) and not self._broken:
-            future: asyncio.Future[None] = self._aio.create_future()
-            self._quiet.append(future)
-            self._push_time()
-            await future
+            await self._ending()
+
+    async def run_down(self) -> None:
+        """Wait until what runs has ended and is committed, or until a tuner is at work."""
+        while not self.tuners and (self.engine.leases or self._uncommitted) and not self._broken:
+            await self._ending()
+
+    def _ending(self) -> asyncio.Future[None]:
+        """Return what is done when the loop may have become quiet, and let virtual time go on until then."""
+        future: asyncio.Future[None] = self._aio.create_future()
+        self._quiet.append(future)
+        self._push_time()
+        return future
 
     def _tell_quiet(self) -> None:
         if not self._uncommitted and not self.engine.leases:
             for call in list(self._on_rest):
                 call()
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
         waiting, self._quiet = self._quiet, []
         for future in waiting:
             if not future.done():
@@ -236,6 +248,7 @@ class Loop:
     def tuner_begins(self) -> None:
         """A tuner is at work."""
         self.tuners += 1
+        self._wake_waiting()
 
     def tuner_ends(self) -> None:
         """A tuner asks for nothing more: what the others wait for may go on."""
@@ -256,7 +269,7 @@ class Loop:
         self._aio.call_soon(self._advance)
 
     def _advance(self) -> None:
-        while (self.waiting == self.tuners and not self._expected) or self._quiet:
+        while (0 < self.tuners == self.waiting and not self._expected) or self._quiet:
             if not self.executor.advance():
                 return
             self._drain()
