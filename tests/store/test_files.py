@@ -53,6 +53,14 @@ def test_a_saved_file_is_found_again_with_its_length(files: CheckpointFiles) -> 
     assert files.verify(checkpoint).read_bytes() == b"12345"
 
 
+def test_known_content_is_saved_like_a_file_that_holds_it(files: CheckpointFiles) -> None:
+    pieces = [memoryview(b"12"), memoryview(b""), memoryview(b"345")]
+    checkpoint = files.save_content(NAME, pieces)
+    assert checkpoint == files.save(NAME, a_file(b"12345"))
+    assert files.verify(checkpoint).read_bytes() == b"12345"
+    assert files.sweep({NAME}) == []
+
+
 def test_a_saved_folder_is_found_again_with_the_length_of_its_files(files: CheckpointFiles) -> None:
     checkpoint = files.save(NAME, a_folder(weights=b"123", moments=b"45"))
     assert checkpoint.bytes == 5

@@ -157,7 +157,7 @@ def state_of(session: Session) -> Any:
     """Return the whole state of a session as data."""
     trainer = session.trainer
     own = trainer.place.tolist() if isinstance(trainer, Plain) else trainer._attributes.take(torch.clone)  # type: ignore[attr-defined]
-    return {"own": own, "random": json.loads(randomness.capture().to_json())}
+    return {"own": own, "random": randomness.capture().to_bytes()}
 
 
 @dataclass

@@ -24,6 +24,7 @@ from hippo import (
     Piecewise,
     TrainerError,
 )
+from hippo.trainers import stateful
 from hippo.trainers.data import Loader
 from hippo.trainers.encoding import same
 from hippo.trainers.session import Session
@@ -594,6 +595,40 @@ def test_something_else_in_the_file_is_a_checkpoint_error(tmp_path: Path) -> Non
     torch.save(torch.zeros(1), tmp_path / "one")
     with pytest.raises(CheckpointError, match="is not a checkpoint of a TorchTrainer of this version"):
         Session(Linear, {}, 1).start(LR, 1, tmp_path / "one", False)
+
+
+class Hooked(nn.Linear):
+    """Keeps more than parameters and buffers."""
+
+    def get_extra_state(self) -> Any:
+        return {"seen": 3}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.seen = state["seen"]
+
+
+def model_of_many_kinds() -> nn.Module:
+    shared = nn.Linear(2, 2, bias=False)
+    model = nn.Sequential(nn.BatchNorm1d(2), shared, nn.Sequential(shared, nn.GRU(2, 2)), nn.Identity())
+    model.register_buffer("kept", torch.ones(1))
+    model.register_buffer("left_out", torch.ones(1), persistent=False)
+    model.register_module("nothing", None)
+    return model
+
+
+@pytest.mark.parametrize(
+    "special", [None, Hooked(2, 2), nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))]
+)
+def test_what_is_kept_of_a_module_is_what_torch_keeps(special: nn.Module | None) -> None:
+    model = model_of_many_kinds()
+    if special is not None:
+        model.append(special)  # type: ignore[operator]
+    taken = stateful.state_of(model, torch.Tensor.detach)
+    expected = model.state_dict()
+    assert list(taken["state"]) == list(expected)
+    assert all(same(taken["state"][key], item) for key, item in expected.items())
+    assert taken["metadata"] == expected._metadata  # type: ignore[attr-defined]
+    assert taken["modes"] == [part.training for part in model.modules()]
 
 
 def test_a_snapshot_shares_no_memory_with_what_is_trained(tmp_path: Path) -> None:

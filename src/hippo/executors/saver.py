@@ -13,9 +13,9 @@ from hippo.plan.facts import Checkpoint
 from hippo.store.files import CheckpointFiles, DiskFull, checkpoint_name
 from hippo.trainers.session import Snapshot
 
-# One snapshot being written and one that waits: whoever trains faster than the disk writes has to wait,
+# One snapshot is being written, and one waits: whoever trains faster than the disk writes has to wait,
 # so that snapshots do not pile up in memory.
-_WAITING = 1
+_MOST = 2
 
 _Save = Callable[[], Checkpoint]
 
@@ -26,34 +26,43 @@ class Saver:
     def __init__(self, files: CheckpointFiles, send: Callable[[Sequence[Event]], None]) -> None:
         self._files = files
         self._send = send
-        self._queue: queue.Queue[tuple[int, int, _Save]] = queue.Queue(_WAITING)
+        self._queue: queue.SimpleQueue[tuple[int, int, _Save]] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_MOST)
         threading.Thread(target=self._work, name="saver", daemon=True).start()
 
     def save(self, lease: int, node: int, step: int, snapshot: Snapshot) -> None:
         """Have a snapshot saved.
 
-        One that is not deferred is written at once, in this thread. Waits while others fill the queue.
+        One that is not deferred is written at once, in this thread. Waits while there are too many others.
         """
         name = checkpoint_name(node, step)
         save: _Save
         if snapshot.deferred:
-            save = partial(self._files.save, name, snapshot)
+            save = partial(self._save_deferred, name, snapshot)
         else:
             try:
                 save = partial(self._files.keep, self._files.draft(name, snapshot))
             except Exception as error:
                 self._say_failed(lease, step, error)
                 return
+        self._room.acquire()
         self._queue.put((lease, step, save))
+
+    def _save_deferred(self, name: str, snapshot: Snapshot) -> Checkpoint:
+        if (content := snapshot.content()) is not None:
+            return self._files.save_content(name, content)
+        return self._files.save(name, snapshot)
 
     def finish(self) -> None:
         """Wait until everything is saved and announced."""
-        self._queue.join()
+        for _ in range(_MOST):
+            self._room.acquire()
+        self._room.release(_MOST)
 
     def _work(self) -> None:
         while True:
             self._save(*self._queue.get())
-            self._queue.task_done()
+            self._room.release()
 
     def _save(self, lease: int, step: int, save: _Save) -> None:
         try:

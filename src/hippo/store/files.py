@@ -17,7 +17,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,8 +64,8 @@ class Draft:
     """A checkpoint that is written, but neither durable nor to be found under its name."""
 
     name: str
-    path: Path
-    final: Path
+    path: str
+    final: str
 
 
 class CheckpointFiles:
@@ -73,6 +73,7 @@ class CheckpointFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._prefix = os.path.join(directory, "")
         self._has_folders = False
 
     def save(self, name: str, write: Callable[[Path], None]) -> Checkpoint:
@@ -83,23 +84,38 @@ class CheckpointFiles:
         """
         return self.keep(self.draft(name, write))
 
+    def save_content(self, name: str, content: Sequence[memoryview]) -> Checkpoint:
+        """Do the same as `save` for a file whose content is known, in pieces: nothing is read again."""
+        final = self._place(name)
+        temporary = _temporary(final)
+        try:
+            if not self._has_folders:
+                self._make_folders()
+            checksum = _write_durably(temporary, content)
+            _move(temporary, final)
+            _sync(os.path.dirname(final))
+        except BaseException as error:
+            self._clean_up(temporary, name, error)
+            raise
+        return Checkpoint(name, sum(piece.nbytes for piece in content), checksum)
+
     def draft(self, name: str, write: Callable[[Path], None]) -> Draft:
         """Do the first half of `save`: let `write` write, under a temporary name."""
-        final = self._path(name)
+        final = self._place(name)
         draft = Draft(name, _temporary(final), final)
         with self._nothing_left_of(draft):
             if not self._has_folders:
                 self._make_folders()
-            write(draft.path)
+            write(Path(draft.path))
         return draft
 
     def keep(self, draft: Draft) -> Checkpoint:
         """Do the second half of `save`, which may be slow: make a draft durable and give it its name."""
         with self._nothing_left_of(draft):
             try:
-                length, checksum = _made_durable(draft.path)
+                length, checksum = _made_durable(Path(draft.path))
             except FileNotFoundError as error:
-                raise CheckpointError(_nothing_written(draft.path)) from error
+                raise CheckpointError(_nothing_written(Path(draft.path))) from error
             _move(draft.path, draft.final)
             _sync(os.path.dirname(draft.final))
         return Checkpoint(draft.name, length, checksum)
@@ -151,11 +167,14 @@ class CheckpointFiles:
         return (name for name in names if name not in known)
 
     def _path(self, name: str) -> Path:
+        return Path(self._place(name))
+
+    def _place(self, name: str) -> str:
         if not _NAME.fullmatch(name):  # also keeps `delete` from being led anywhere else
             raise InvalidInput(
                 f"{name!r} is not a checkpoint's name; expected one like {checkpoint_name(3, 10)!r}"
             )
-        return self.directory / name
+        return f"{self._prefix}{name}"
 
     def _entries(self) -> Iterator[Path]:
         for folder in map(self.directory.joinpath, _FOLDERS):
@@ -173,15 +192,19 @@ class CheckpointFiles:
         try:
             yield
         except BaseException as error:
-            full = self._is_full(error)
-            for piece in _written(draft.path):
-                _remove(piece)
-            if full:
-                raise DiskFull(
-                    f"checkpoint {self.directory / draft.name} cannot be written: the disk is full; "
-                    f"make room below {self.directory} or move the study's home to a larger disk"
-                ) from error
+            self._clean_up(draft.path, draft.name, error)
             raise
+
+    def _clean_up(self, temporary: str, name: str, error: BaseException) -> None:
+        """Leave nothing behind of a checkpoint that could not be written."""
+        full = self._is_full(error)
+        for piece in _written(Path(temporary)):
+            _remove(piece)
+        if full:
+            raise DiskFull(
+                f"checkpoint {self.directory / name} cannot be written: the disk is full; "
+                f"make room below {self.directory} or move the study's home to a larger disk"
+            ) from error
 
     def _is_full(self, error: BaseException) -> bool:
         if says_disk_full(error):
@@ -189,8 +212,8 @@ class CheckpointFiles:
         return self.directory.is_dir() and shutil.disk_usage(self.directory).free < _NO_ROOM
 
 
-def _temporary(final: Path) -> Path:
-    return Path(f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}")
+def _temporary(final: str | Path) -> str:
+    return f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
 
 
 def _set_aside(path: Path) -> Path:
@@ -250,6 +273,21 @@ def _checksum_of_folder(path: Path) -> str:
     return whole.hexdigest()
 
 
+def _write_durably(path: str, content: Iterable[memoryview]) -> str:
+    """Write a file, make it durable and return its checksum."""
+    whole = hashlib.blake2b(digest_size=16)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        for piece in content:
+            whole.update(piece)
+            while piece:
+                piece = piece[os.write(descriptor, piece) :]
+        _sync_open(descriptor)
+    finally:
+        os.close(descriptor)
+    return whole.hexdigest()
+
+
 def _made_durable(path: Path) -> tuple[int, str]:
     """Make a file or a folder durable, and return its length and its checksum."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -289,15 +327,15 @@ def _sync_open(descriptor: int) -> None:
             raise
 
 
-def _move(source: Path, target: Path) -> None:
+def _move(source: str, target: str) -> None:
     """Rename, also onto a folder or from a file to a folder, which a plain rename refuses."""
     try:
         os.replace(source, target)
     except OSError:
-        if not target.exists():
+        if not os.path.exists(target):
             raise
-        old = _set_aside(target)
-        source.rename(target)
+        old = _set_aside(Path(target))
+        os.rename(source, target)
         _remove(old)
 
 

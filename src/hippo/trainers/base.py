@@ -19,7 +19,7 @@ All calls come from one thread, except `write`, which runs beside training.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -43,7 +43,7 @@ class Trainer(ABC):
     ----------
     saves_random_state : bool
         Whether `save` and `load` take care of the shared generators themselves. Otherwise they are kept
-        beside what `save` writes.
+        beside what `save` writes, if anything was drawn from them.
     widens : bool
         Whether several workers can train one trial together, and learn the same as one. It takes an adapter
         that shares out batches and gradients.
@@ -107,6 +107,13 @@ class Trainer(ABC):
             f"{type(self).__name__} defines snapshot() but not write(): "
             "write(snapshot, path) has to write what snapshot() returns"
         )
+
+    def content(self, snapshot: Any) -> Sequence[memoryview] | None:
+        """Return the content of the file that `write` would write, in pieces, which saves reading it again.
+
+        None, where `write` makes a folder or has to do it itself. Runs in another thread as well.
+        """
+        return None
 
     def finish(self) -> None:  # noqa: B027 - optional
         """Get ready for use: called before the trained model is handed to the user."""

@@ -8,7 +8,8 @@ A file is, in this order:
     16 bytes   a mark with the version of the format, and the length of the text
     text       three lines of JSON: each block's length in bytes, by its name; what is known of each tensor,
                in the order in which the data refers to them; the data; then spaces to fill 16 bytes
-    blocks     those of large items first, so that each begins at a multiple of its items' size
+    blocks     those of large items first, so that each begins at a multiple of its items' size; at the end
+               what is kept as bytes
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,10 +32,11 @@ from torch._utils import _flatten_dense_tensors
 from hippo.errors import CheckpointError
 from hippo.trainers.encoding import REFERENCE
 
-_MARK = b"hippo 2\n"
+_MARK = b"hippo 3\n"
 _HEAD = struct.Struct("<8sQ")
 _ALIGNMENT = 16  # the largest item: two double floats
 _OTHERS = "others"  # what has no plain bytes, as torch.save writes it
+_EXTRA = "extra"  # bytes that come along
 # Up to here one write of a copy is quicker than many writes: between two of them, training gets in the way.
 _FEW_BYTES = 1 << 18
 _READ_ERRORS = (
@@ -55,22 +56,23 @@ _Form = tuple[torch.dtype, torch.Size, tuple[int, ...] | None]  # with strides w
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file's content in main memory, complete once `ready` has come to pass."""
+    """A copy of a state in main memory, complete once `ready` has come to pass. Nobody changes it."""
 
-    pieces: list[memoryview]
+    text: str
+    data: Any
+    blocks: list[memoryview]
     ready: torch.cuda.Event | None
 
-    def write(self, path: Path) -> None:
-        """Write the file."""
+    def content(self) -> list[memoryview]:
+        """Return the content of a file, in pieces."""
+        encoded = f"{self.text}\n{_to_json(self.data)}".encode()
+        encoded += b" " * (-len(encoded) % _ALIGNMENT)
+        pieces = [memoryview(_HEAD.pack(_MARK, len(encoded)) + encoded), *self.blocks]
         if self.ready is not None:
             self.ready.synchronize()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            for piece in self.pieces:
-                while piece:
-                    piece = piece[os.write(descriptor, piece) :]
-        finally:
-            os.close(descriptor)
+        if sum(map(len, pieces)) <= _FEW_BYTES:
+            pieces = [memoryview(b"".join(pieces))]
+        return pieces
 
 
 class Packer:
@@ -100,9 +102,9 @@ class Packer:
         self._tensors.append(tensor)
         return {REFERENCE: len(self._tensors) - 1}
 
-    def pack(self, data: Any) -> Packed:
+    def pack(self, data: Any, extra: bytes) -> Packed:
         """Return data with copies of all tensors taken; those from a GPU may still be on their way."""
-        layout = _layout(tuple(self._forms))
+        layout = _layout(tuple(self._forms), len(extra))
         join = _joined_from_gpu if self._on_gpu else _joined
         with torch.no_grad():
             blocks = [_bytes(join([self._tensors[index] for index in group])) for group in layout.groups]
@@ -110,15 +112,11 @@ class Packer:
         if ready is not None:
             ready.record()
         text = layout.text
+        blocks.append(memoryview(extra))
         if self._others:
             blocks.append(_saved(self._others))
             text = _to_json(layout.lengths | {_OTHERS: len(blocks[-1])}) + text[text.index("\n") :]
-        encoded = f"{text}\n{_to_json(data)}".encode()
-        encoded += b" " * (-len(encoded) % _ALIGNMENT)
-        pieces = [memoryview(_HEAD.pack(_MARK, len(encoded)) + encoded), *blocks]
-        if ready is None and sum(map(len, pieces)) <= _FEW_BYTES:
-            pieces = [memoryview(b"".join(pieces))]
-        return Packed(pieces, ready)
+        return Packed(text, data, blocks, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ class _Layout:
 
 
 @lru_cache(maxsize=8)  # from one snapshot to the next, forms hardly ever change
-def _layout(forms: tuple[_Form, ...]) -> _Layout:
+def _layout(forms: tuple[_Form, ...], extra: int) -> _Layout:
     groups: dict[torch.dtype, list[int]] = {}
     items: dict[torch.dtype, int] = {}
     places = []
@@ -141,12 +139,12 @@ def _layout(forms: tuple[_Form, ...]) -> _Layout:
         items[dtype] = start + math.prod(shape)
         places.append([_name(dtype), start, shape, *([strides] if strides is not None else [])])
     order = sorted(groups, key=lambda dtype: -dtype.itemsize)
-    lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order}
+    lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order} | {_EXTRA: extra}
     return _Layout([groups[dtype] for dtype in order], lengths, f"{_to_json(lengths)}\n{_to_json(places)}")
 
 
-def read(path: Path) -> Any:
-    """Return the data in a file, with the tensors that it refers to."""
+def read(path: Path) -> tuple[Any, bytes]:
+    """Return the data in a file, with the tensors that it refers to, and the bytes that came along."""
     try:
         content = np.fromfile(path, np.uint8)
         head = content[: _HEAD.size].tobytes()
@@ -157,9 +155,10 @@ def read(path: Path) -> Any:
         blocks = _blocks(torch.from_numpy(content), start, json.loads(lengths))
         tensors = [_cut(blocks[name], *place) for name, *place in json.loads(places)]
         tensors += reversed(_loaded(blocks[_OTHERS]) if _OTHERS in blocks else [])  # counted from the end
-        return json.loads(
+        found = json.loads(
             data, object_hook=lambda item: tensors[item[REFERENCE]] if REFERENCE in item else item
         )
+        return found, bytes(_bytes(blocks[_EXTRA]))
     except _READ_ERRORS as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
 
@@ -171,7 +170,7 @@ def _blocks(content: Tensor, start: int, lengths: dict[str, int]) -> dict[str, T
     blocks = {}
     for name, length in lengths.items():
         block = content[start : start + length]
-        blocks[name] = block if name == _OTHERS else block.view(getattr(torch, name))
+        blocks[name] = block if name in (_OTHERS, _EXTRA) else block.view(getattr(torch, name))
         start += length
     return blocks
 

@@ -1,15 +1,15 @@
 """The random generators that everybody shares: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
-of every device in use. Written out they are plain JSON. A device that was not in use is not captured: its
+of every device in use. Written out they are data alone. A device that was not in use is not captured: its
 generator is as `seed_all` left it, and so it is again after seeding and restoring.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import random
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import torch
 
 _NUMPY_SEEDS = 2**32
+_LENGTH = struct.Struct("<Q")
+_ARRAY = "bytes of an array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +38,36 @@ class RandomState:
     numpy: dict[str, Any]
     torch: dict[str, torch.Tensor]
 
-    def parts(self) -> dict[str, Any]:
-        """Return the state as numbers, strings, arrays and tensors, for `from_parts`."""
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes: a length, so much JSON, and the arrays that it speaks of, end to end."""
         version, words, gauss = self.python
-        return {"python": [version, _array(words), gauss], "numpy": self.numpy, "torch": self.torch}
+        arrays: list[bytes] = []
+
+        def put(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+            arrays.append(array.tobytes())
+            return {_ARRAY: len(arrays[-1]), "type": array.dtype.str}
+
+        torch = {name: state.numpy() for name, state in self.torch.items()}
+        parts = {"python": [version, _array(words), gauss], "numpy": self.numpy, "torch": torch}
+        text = json.dumps(parts, default=put).encode()
+        return b"".join((_LENGTH.pack(len(text)), text, *arrays))
 
     @classmethod
-    def from_parts(cls, parts: dict[str, Any]) -> RandomState:
-        """Return the state that `parts` were taken from; lists will do for arrays."""
+    def from_bytes(cls, content: bytes) -> RandomState:
+        """Return the state that `to_bytes` made `content` from."""
+        (length,) = _LENGTH.unpack_from(content)
+        at = _LENGTH.size + length
+
+        def take(item: dict[str, Any]) -> Any:
+            nonlocal at
+            if _ARRAY not in item:
+                return item
+            begin, at = at, at + item[_ARRAY]
+            return np.frombuffer(content[begin:at], item["type"])
+
+        parts = json.loads(content[_LENGTH.size : at], object_hook=take)
         version, words, gauss = parts["python"]
-        return cls((version, tuple(map(int, words)), gauss), parts["numpy"], parts["torch"])
-
-    def to_json(self) -> str:
-        """Return the state as JSON."""
-        encoded = {
-            name: base64.b64encode(state.numpy().tobytes()).decode() for name, state in self.torch.items()
-        }
-        return json.dumps(self.parts() | {"torch": encoded}, default=lambda array: array.tolist())
-
-    @classmethod
-    def from_json(cls, text: str) -> RandomState:
-        """Return the state that was written as `text`."""
-        parts = json.loads(text)
-        return cls.from_parts(parts | {"torch": _tensors(parts["torch"])})
+        return cls((version, tuple(words.tolist()), gauss), parts["numpy"], _tensors(parts["torch"]))
 
 
 def seed_all(seed: int) -> None:
@@ -111,8 +120,8 @@ def put_back(devices: bool = True) -> Iterator[None]:
 def read(path: Path) -> RandomState:
     """Return the state in a file; raise `CheckpointError` where it cannot be read."""
     try:
-        return RandomState.from_json(path.read_text())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return RandomState.from_bytes(path.read_bytes())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
@@ -121,11 +130,8 @@ def _array(words: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint32]]:
     return np.array(words, dtype=np.uint32)
 
 
-def _tensors(encoded: dict[str, str]) -> dict[str, torch.Tensor]:
+def _tensors(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:
     torch = sys.modules.get("torch")
     if torch is None:  # nothing here draws from it
         return {}
-    return {
-        name: torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
-        for name, text in encoded.items()
-    }
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}

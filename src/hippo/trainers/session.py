@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +28,10 @@ from hippo.trainers.reading import Values, mentioned_names
 if TYPE_CHECKING:
     from hippo.sequences.config import Config
 
-# Where a trainer does not save the random generators, a checkpoint is a folder of what it wrote and of these.
+# A trainer that does not save the random generators, but draws from them: its checkpoint is a folder of what
+# it wrote and of these.
 _STATE = "state"
-_RANDOM = "random.json"
+_RANDOM = "random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,13 @@ class Snapshot:
     """A function that writes the state at one moment to a path that does not exist yet.
 
     Where it is `deferred`, it may be called at any time, in any thread, while training goes on. Otherwise it
-    must be called before the trainer trains again, in the trainer's thread.
+    must be called before the trainer trains again, in the trainer's thread. What would be written can be had
+    as `content`, where it is one file and known in advance.
     """
 
     deferred: bool
     write: Callable[[Path], None]
+    content: Callable[[], Sequence[memoryview] | None] = lambda: None
 
     def __call__(self, path: Path) -> None:
         """Write the state to `path`."""
@@ -71,6 +74,7 @@ class Session:
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
         self._names_checked = False
+        self._seeded = b""
 
     @property
     def step(self) -> int:
@@ -100,7 +104,7 @@ class Session:
         else:
             self._config = None
             trainer = self._ready(scratch=source is None)
-            randomness.seed_all(self._seed)
+            self._seed_all()
             self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
             if source is not None:
                 self._load(trainer, source)
@@ -145,11 +149,12 @@ class Session:
     def snapshot(self) -> Snapshot:
         """Return a function that writes the present state to a path."""
         trainer, config, step = self.trainer, self._config, self._step
-        random = None if trainer.saves_random_state else randomness.capture()
+        random = None if trainer.saves_random_state else randomness.capture().to_bytes()
+        drawn = random is not None and random != self._seeded
         copy = trainer.snapshot()
 
         def write_copy(path: Path) -> None:
-            _write(path, random, lambda state: trainer.write(copy, state))
+            _write(path, random, drawn, lambda state: trainer.write(copy, state))
 
         def save_now(path: Path) -> None:
             if self._trainer is not trainer or self._config is not config or self._step != step:
@@ -158,9 +163,11 @@ class Session:
                     f"{self._class.__name__} has no snapshot(), so that its snapshots are not deferred"
                 )
             with randomness.put_back():
-                _write(path, random, trainer.save)
+                _write(path, random, drawn, trainer.save)
 
-        return Snapshot(deferred=False, write=save_now) if copy is None else Snapshot(True, write_copy)
+        if copy is None:
+            return Snapshot(deferred=False, write=save_now)
+        return Snapshot(True, write_copy, lambda: None if drawn else trainer.content(copy))
 
     def release(self) -> Trainer:
         """Hand the trainer over, ready for use, and forget it."""
@@ -248,15 +255,22 @@ class Session:
                 "out of the space"
             )
 
+    def _seed_all(self) -> None:
+        randomness.seed_all(self._seed)
+        self._seeded = randomness.capture().to_bytes()
+
     def _load(self, trainer: Trainer, source: Path) -> None:
         self.phase = "load"
-        state = source if trainer.saves_random_state else source / _STATE
+        wrapped = source.is_dir() and not trainer.saves_random_state
+        state = source / _STATE if wrapped else source
         if not state.exists():
             raise CheckpointError(f"checkpoint {source} is missing or not whole: there is no {state}")
-        random = None if trainer.saves_random_state else randomness.read(source / _RANDOM)
+        random = randomness.read(source / _RANDOM) if wrapped else None
         trainer.load(state)
         if random is not None:
             randomness.restore(random)
+        elif not trainer.saves_random_state:
+            randomness.seed_all(self._seed)
 
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:
@@ -265,20 +279,15 @@ class Session:
         self._config = config
 
 
-def _write(path: Path, random: randomness.RandomState | None, write: Callable[[Path], None]) -> None:
-    if random is None:
-        write(path)
-        return
-    path.mkdir(parents=True)
-    write(path / _STATE)
-    if not (path / _STATE).exists():
-        found = ", ".join(sorted(entry.name for entry in path.iterdir()))
-        raise TrainerError(
-            f"save() wrote nothing to the path that it was given, {path / _STATE}"
-            + (
-                f"; it wrote {found}. Where a library appends an ending, give it an open file instead"
-                if found
-                else ""
-            )
-        )
-    (path / _RANDOM).write_text(random.to_json())
+def _write(path: Path, random: bytes | None, drawn: bool, write: Callable[[Path], None]) -> None:
+    """Let a trainer write its state, and put a folder around that with the `random` state where it matters.
+
+    It does not where nobody has drawn anything since the seed, which is known.
+    """
+    write(path)
+    if random is not None and path.exists() and (drawn or path.is_dir()):
+        inner = path.with_name(f"{path.name}-{_STATE}")
+        path.rename(inner)
+        path.mkdir()
+        inner.rename(path / _STATE)
+        (path / _RANDOM).write_bytes(random)

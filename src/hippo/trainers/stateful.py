@@ -7,6 +7,7 @@ replacing its tensors' owners: whoever holds a parameter or a parameter group go
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cache
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,14 +28,17 @@ def is_stateful(value: object) -> bool:
 
 def state_of(value: Any, copy: Copy) -> dict[str, Any]:
     """Return an object's state as data."""
-    state = value.state_dict()
     if not isinstance(value, nn.Module):
-        return {"class": type(value).__qualname__, "state": encode(state, copy)}
+        return {"class": type(value).__qualname__, "state": encode(value.state_dict(), copy)}
     parts = modules_in(value)
+    if all(map(_keeps_to_custom, parts)):
+        state, metadata = _customary_state(value)
+    else:
+        state = value.state_dict()
+        metadata = dict(getattr(state, "_metadata", {}))
     return {
         "state": {key: encode(item, copy) for key, item in state.items()},
-        # Versions, by which modules read the states of older releases.
-        "metadata": dict(getattr(state, "_metadata", {})),
+        "metadata": metadata,  # versions, by which modules read the states of older releases
         "modes": [part.training for part in parts],
         "trainable": [parameter.requires_grad for parameter in _own_parameters(parts)],
     }
@@ -126,6 +130,39 @@ def modules_in(value: object) -> list[nn.Module]:
             if part._modules:
                 waiting += reversed(part._modules.values())
     return list(found)
+
+
+def _keeps_to_custom(part: nn.Module) -> bool:
+    """Return whether a module's own state is just its parameters and buffers, as torch takes it."""
+    hooked = part._state_dict_hooks or part._state_dict_pre_hooks
+    kind: Any = type(part)
+    return not hooked and _class_keeps_to_custom(kind)
+
+
+@cache
+def _class_keeps_to_custom(kind: Any) -> bool:
+    methods = ("state_dict", "_save_to_state_dict", "get_extra_state", "__getattr__")
+    return all(getattr(kind, name) is getattr(nn.Module, name) for name in methods)
+
+
+def _customary_state(module: nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what module.state_dict() returns, and its metadata, in a fraction of the time."""
+    state: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    waiting: list[tuple[str, nn.Module | None]] = [("", module)]
+    while waiting:
+        prefix, part = waiting.pop()
+        if part is None:
+            continue
+        metadata[prefix[:-1]] = {"version": part._version}
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                state[prefix + name] = parameter
+        for name, buffer in part._buffers.items():
+            if buffer is not None and name not in part._non_persistent_buffers_set:
+                state[prefix + name] = buffer
+        waiting += [(f"{prefix}{name}.", inner) for name, inner in reversed(part._modules.items())]
+    return state, metadata
 
 
 def _own_parameters(parts: list[nn.Module]) -> list[nn.Parameter]:

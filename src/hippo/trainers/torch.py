@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from numbers import Real
 from pathlib import Path
@@ -24,7 +24,6 @@ from hippo.trainers.attributes import Attributes
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.data import Loader
 from hippo.trainers.draws import PartOfBatch
-from hippo.trainers.encoding import decode, encode
 from hippo.trainers.gradients import averaged
 from hippo.trainers.randomness import RandomState
 from hippo.trainers.ranks import present
@@ -138,10 +137,9 @@ class TorchTrainer(Trainer):
 
     def load(self, path: Path) -> None:
         """Take the whole state back; reads data only, never code."""
-        saved = packing.read(path)
-        random = RandomState.from_parts(decode(saved["random"]))
-        self._attributes.put(saved["state"])
-        randomness.restore(random)
+        state, random = packing.read(path)
+        self._attributes.put(state)
+        randomness.restore(RandomState.from_bytes(random))
 
     def reset(self) -> bool:
         """Go back to the state right after `build`."""
@@ -154,12 +152,19 @@ class TorchTrainer(Trainer):
     def snapshot(self) -> object:
         """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
         packer = packing.Packer()
-        state = self._attributes.take(packer)
-        return packer.pack({"state": state, "random": encode(randomness.capture().parts(), packer)})
+        return packer.pack(self._attributes.take(packer), randomness.capture().to_bytes())
 
     def write(self, snapshot: Any, path: Path) -> None:
         """Write what `snapshot` returned."""
-        snapshot.write(path)
+        with path.open("wb") as file:
+            file.writelines(snapshot.content())
+
+    def content(self, snapshot: Any) -> Sequence[memoryview] | None:
+        """Return what `write` writes, unless that is overridden."""
+        if type(self).write is not TorchTrainer.write:
+            return None
+        pieces: list[memoryview] = snapshot.content()
+        return pieces
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
         """Guard the user's methods: note what they make, and put back what evaluate() changes."""
