@@ -157,7 +157,7 @@ async def _simulate(runtime: Runtime, tuners: Sequence[Tuner], share: bool, furt
     await asyncio.gather(*[tune(number, tuner) for number, tuner in enumerate(tuners)])
     time = loop.executor.now()
     await loop.quiet()
-    return Cost(loop.engine.worker_seconds, time)
+    return Cost(loop.engine.books.worker_seconds, time)
 
 
 def merge_rate(tuners: Sequence[Any]) -> float:

@@ -88,7 +88,7 @@ def simulate(tuner: Tuner, study: PaperStudy, draw: int, share: bool, policy: Wi
     runtime.start()
     try:
         cost = runtime.run(_simulate(runtime, [tuner], share, study.further))
-        return Run(cost, list(runtime.loop.engine.spans))
+        return Run(cost, list(runtime.loop.engine.books.spans))
     finally:
         runtime.close()
 

@@ -161,7 +161,7 @@ async def _tune(runtime: Runtime, name: str, tuner: Tuner, share: bool) -> Cost:
     await Tuning(loop, name, share).run(tuner)
     hours = loop.executor.now() / 3600
     await loop.quiet()
-    return Cost(loop.engine.trained, loop.engine.worker_seconds / 3600, hours)
+    return Cost(loop.engine.trained, loop.engine.books.worker_seconds / 3600, hours)
 
 
 # What is stored.

@@ -40,7 +40,7 @@ class Progress:
         self._tuning = tuning
         self._began = self._runtime.loop.executor.now()
         self._trained_before = self._runtime.loop.engine.trained
-        self._worked_before = self._runtime.loop.engine.worker_seconds
+        self._worked_before = self._runtime.loop.engine.books.worker_seconds
 
     def snapshot(self) -> Snapshot | None:
         """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed."""
@@ -95,12 +95,12 @@ class Progress:
     @property
     def _packing(self) -> int:
         """How many workers there are on a slot."""
-        widening = self._runtime.loop.engine.widening
+        widening = self._runtime.loop.engine.choosing.widening
         return 1 if widening is None else widening.policy.packing
 
     def _utilisation(self, now: float, running: Sequence[Lease]) -> float:
         """Return which part of the slots' time was at work since the tuning began."""
-        worked = self._runtime.loop.engine.worker_seconds - self._worked_before
+        worked = self._runtime.loop.engine.books.worker_seconds - self._worked_before
         for lease in running:
             worked += (now - max(lease.began, self._began)) * float(lease.width)
         available = (now - self._began) * self._runtime.loop.executor.workers

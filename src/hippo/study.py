@@ -213,8 +213,8 @@ class Study:
         loop = runtime.loop
         loop.engine.required |= {tuner.metric}
         began = loop.executor.now()
-        engine = loop.engine
-        trained, seconds, spans = engine.trained, engine.worker_seconds, len(engine.spans)
+        engine, books = loop.engine, loop.engine.books
+        trained, seconds, spans = engine.trained, books.worker_seconds, len(books.spans)
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
         progress.begin(tuning)
@@ -231,12 +231,12 @@ class Study:
             steps_unique=unique,
             steps_trained=trained,
             steps_found=max(unique - trained, 0),
-            worker_seconds=engine.worker_seconds - seconds,
+            worker_seconds=books.worker_seconds - seconds,
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
         trials = trial_reports(tuning.results, tuning.asked)
-        trace = Trace(tuple(engine.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
         aim = (tuner.metric, tuner.mode)
         return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
 

@@ -81,7 +81,7 @@ class Tuning:
         self._ranking = ranking
         self._limits = limits
         self._began = loop.executor.now()
-        self._spent = loop.engine.spent(study, self._began)
+        self._spent = loop.engine.books.spent(study, self._began)
         self.ended_by: Limit | None = None
         self.cut: frozenset[int] = frozenset()
         self._best: list[Result] = []
@@ -166,14 +166,14 @@ class Tuning:
         """The seconds that the budget lasts at least: as long as if all workers were busy."""
         if self._limits.worker_seconds is None:
             return math.inf
-        spent = self._loop.engine.spent(self._study, self._loop.executor.now()) - self._spent
+        spent = self._loop.engine.books.spent(self._study, self._loop.executor.now()) - self._spent
         return (self._limits.worker_seconds - spent) / max(self.workers, 1)
 
     def timing(self) -> Timing:
         """Return what the clock says."""
         engine, left = self._loop.engine, max(min(self.until_deadline, self.until_budget), 0.0)
         startup = engine.profile.startup
-        return Timing(self._loop.executor.now(), left, engine.profile.usual, startup, engine.widest)
+        return Timing(self._loop.executor.now(), left, engine.profile.usual, startup, engine.choosing.widest)
 
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""

@@ -91,4 +91,6 @@ async def _tune(
     await loop.quiet()
     await executor.close()
     results = [result for tuning in tunings for result in tuning.results]
-    return Outcome(results, engine.trained, engine.worker_seconds, seconds, engine.heard, list(store.spans()))
+    return Outcome(
+        results, engine.trained, engine.books.worker_seconds, seconds, engine.heard, list(store.spans())
+    )

@@ -8,11 +8,12 @@ holds between two events is written, and checked, in `hippo.engine.validation`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from hippo.engine.books import Books
+from hippo.engine.choosing import Choice, Choosing, source_of
 from hippo.engine.commands import (
     Abort,
     Answer,
@@ -22,7 +23,7 @@ from hippo.engine.commands import (
     RunLease,
     UpdateLease,
 )
-from hippo.engine.deadlines import Deadlines, Limit
+from hippo.engine.deadlines import Limit
 from hippo.engine.events import (
     BestChanged,
     CheckpointDeleted,
@@ -54,18 +55,16 @@ from hippo.engine.requests import OpenRequest
 from hippo.engine.widening import Fits, Widening
 from hippo.engine.workers import Workers
 from hippo.errors import IllegalTransition
-from hippo.plan.facts import Fact, Position, RequestMade, SpanRecorded
+from hippo.plan.facts import Fact, Position, RequestMade
 from hippo.plan.node import Node
 from hippo.plan.plan import Plan
 from hippo.scheduling.policy import WidthPolicy
 from hippo.scheduling.profile import Profile
 from hippo.scheduling.width import WAITS
-from hippo.stages.frontier import Frontier, Place, Task
+from hippo.stages.frontier import Frontier, Place
 
 # A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
 MOST_LOSSES = 3
-# How many tasks are looked at for one that is done before a deadline.
-_MOST_LOOKS = 200
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
 _UNSETTLING = (
@@ -98,25 +97,20 @@ class Engine:
         self.plan = plan
         self.frontier = Frontier()
         self.profile = Profile(None if policy is None else policy.scaling)
-        self.widening = None if policy is None else Widening(policy, self.profile, fits)
         self.keeping = Keeping(plan, budget)
         self.requests: dict[int, OpenRequest] = {}
-        self.leases: dict[int, Lease] = {}
+        self.books = Books()
         self.workers = Workers()
+        self.choosing = Choosing(plan, self.frontier, self.profile, self.workers, self.books)
+        self.widen(policy, fits)
         self.required: frozenset[str] = frozenset()
         self.paused = False
         self.halted = False
         self.trained = 0
-        self.worker_seconds = 0.0
-        self.spans: list[SpanRecorded] = []
-        self._running: dict[str, Fraction] = {}
-        self._on_node: dict[Node, dict[Lease, None]] = {}
         self.keepers: dict[Position, list[int]] = {}
         self._best: dict[str, set[Position]] = {}
         self._pinned: dict[int, Position] = {}
         self._worths: dict[int, float] = {}
-        self._spent: dict[str, float] = {}
-        self.deadlines = Deadlines()
         self._losses: dict[tuple[Node, int], int] = {}
         self._next_lease = 0
         self._probed = plan.order > 0
@@ -226,7 +220,7 @@ class Engine:
 
     def _entrust(self, node: Node, step: int, evaluate: bool, save: bool) -> None:
         """Let a lease that is on its way to `step` of `node` see to it, where there is one."""
-        for lease in self._on_node.get(node, ()):
+        for lease in self.books.on(node):
             if self.halted or not lease.covers(node, step) or (lease.stopping and step > lease.end):
                 continue
             if evaluate and step not in lease.evaluations:
@@ -235,7 +229,7 @@ class Engine:
                 lease.end = max(lease.end, step)
             if save and step not in lease.saves and step not in node.checkpoints and step <= lease.end:
                 pinned = Position(node.id, step) in self._pinned.values()
-                if pinned or self.keeping.fits(self._saves_to_come() + 1):
+                if pinned or self.keeping.fits(self.books.saves_to_come() + 1):
                     lease.saves.add(step)
                     self.frontier.expect(node, step, lease.id)
             self._changed[lease] = None
@@ -255,7 +249,7 @@ class Engine:
             if event.request in waiting:
                 waiting.remove(event.request)
         for node in open_request.node.lineage():
-            for lease in self._on_node.get(node, ()):
+            for lease in self.books.on(node):
                 self._shorten(lease)
 
     def _shorten(self, lease: Lease) -> None:
@@ -281,7 +275,7 @@ class Engine:
         )
 
     def _deadline_set(self, event: DeadlineSet) -> None:
-        self.deadlines.set(event.study, event.at, event.worker_seconds)
+        self.choosing.deadlines.set(event.study, event.at, event.worker_seconds)
 
     def _checkpoint_lost(self, event: CheckpointLost) -> None:
         self._drop(event.position)
@@ -302,23 +296,22 @@ class Engine:
                 lease.end = lease.at
                 self._changed[lease] = None
 
-    def widen(self, policy: WidthPolicy | None, fits: Fits | None) -> None:
-        """Have widths chosen by a policy from now on; without one, every lease has one slot."""
-        self.widening = None if policy is None else Widening(policy, self.profile, fits)
+    # For whoever looks in.
 
     @property
-    def widest(self) -> int:
-        """How many workers one lease may have."""
-        return 1 if self.widening is None else self.widening.widest(self.workers.slots)
+    def leases(self) -> dict[int, Lease]:
+        """The leases that run or are being saved, by their numbers."""
+        return self.books.leases
 
-    def spent(self, study: str, now: float) -> float:
-        """Return the worker-seconds that a study has taken, those of its running leases included."""
-        running = (
-            (now - lease.began) * float(lease.width)
-            for lease in self.leases.values()
-            if lease.state == "running" and lease.study == study
-        )
-        return self._spent.get(study, 0.0) + sum(running)
+    def widen(self, policy: WidthPolicy | None, fits: Fits | None) -> None:
+        """Have widths chosen by a policy from now on; without one, every lease has one slot."""
+        self.choosing.widening = None if policy is None else Widening(policy, self.profile, fits)
+
+    def out_of(self, study: str) -> Limit | None:
+        """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""
+        if study not in self.choosing.deadlines or self.leases or self.paused or not self.workers.places:
+            return None
+        return self.choosing.out_of(study, self._now)
 
     # The executors' side: workers.
 
@@ -339,7 +332,7 @@ class Engine:
                 continue  # its saves are its leader's business
             self._release(lease, keep_saves_until=None)
             if running:
-                self._span(lease)
+                self._facts += self.books.record(lease, self._now)
                 self._keep_apart(lease)
                 self._count_loss(lease, event.reason)
 
@@ -352,8 +345,8 @@ class Engine:
 
     def _keep_apart(self, lease: Lease) -> None:
         """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""
-        if self.widening is not None and lease.width < 1:
-            self.widening.keep_apart(lease.way[-1][0])
+        if self.choosing.widening is not None and lease.width < 1:
+            self.choosing.widening.keep_apart(lease.way[-1][0])
 
     def _count_loss(self, lease: Lease, reason: str) -> None:
         origin = (lease.way[0][0], lease.start)
@@ -433,7 +426,7 @@ class Engine:
             waiting = self.requests[number]
             waiting.arrived(event.step, *node.metrics[event.step])
             self._conclude(waiting)
-        self._forget_if_done(lease)
+        self.books.forget_if_done(lease)
         self.keeping.kept(position)
         self._let_go()
 
@@ -442,7 +435,7 @@ class Engine:
         lease.note(self._now, f"save failed at {event.step}: {event.error}")
         lease.settled.add(event.step)
         self._give_up_save(lease, event.step)
-        self._forget_if_done(lease)
+        self.books.forget_if_done(lease)
         cause = (
             "the disk is full; make room and run the same script again" if event.disk_full else event.error
         )
@@ -460,14 +453,14 @@ class Engine:
             self._give_up_evaluation(lease, step)
         for step in event.saves & lease.saves:
             self._give_up_save(lease, step)
-        self._forget_if_done(lease)
+        self.books.forget_if_done(lease)
 
     def _lease_finished(self, event: LeaseFinished) -> None:
         lease = self._lease(event.lease, event, "running")
         lease.note(self._now, f"finished at {event.step}")
         lease.at = event.step
         node = lease.node_at(event.step)
-        self._span(lease)
+        self._facts += self.books.record(lease, self._now)
         if lease.start < event.step and event.step not in lease.settled:
             lease.saves.add(event.step)
             self.frontier.expect(node, event.step, lease.id)
@@ -482,7 +475,7 @@ class Engine:
     def _lease_failed(self, event: LeaseFailed) -> None:
         lease = self._lease(event.lease, event, "running")
         lease.note(self._now, f"failed in {event.phase} at {event.step}")
-        self._span(lease)
+        self._facts += self.books.record(lease, self._now)
         for worker in lease.workers:
             self.workers.finish(worker, None, saved=True)
         self._release(lease, keep_saves_until=event.step - 1)
@@ -499,21 +492,13 @@ class Engine:
 
     def _release(self, lease: Lease, keep_saves_until: int | None) -> None:
         """The lease's worker is off it: what it still owes is owed by nobody, but for saves under way."""
-        if lease.state == "running":
-            lease.state = "saving"
-            self._running[lease.study] -= lease.width
-            lease.claim = WAITS
-        for node, _, _ in lease.way:
-            on_node = self._on_node.get(node, {})
-            on_node.pop(lease, None)
-            if not on_node:
-                self._on_node.pop(node, None)
+        self.books.release(lease)
         for step in sorted(lease.evaluations):
             self._give_up_evaluation(lease, step)
         for step in sorted(lease.saves):
             if keep_saves_until is None or step > keep_saves_until:
                 self._give_up_save(lease, step)
-        self._forget_if_done(lease)
+        self.books.forget_if_done(lease)
 
     def _give_up_evaluation(self, lease: Lease, step: int) -> None:
         lease.evaluations.discard(step)
@@ -525,10 +510,6 @@ class Engine:
         self.frontier.give_up(node, step, lease.id)
         for number in self.keepers.pop(Position(node.id, step), ()):
             self.frontier.ask(node, step, number, True, self.requests[number].request.study)
-
-    def _forget_if_done(self, lease: Lease) -> None:
-        if lease.state == "saving" and not lease.saves:
-            self.leases.pop(lease.id, None)
 
     def _fail(self, node: Node, step: int, error: str) -> None:
         """Training along `node` cannot reach `step`: so fails whoever has to pass there."""
@@ -574,15 +555,12 @@ class Engine:
         """Whether one more lease may start: its save fits into the budget, or it is the only one."""
         if self.keeping.budget is None:
             return True
-        saves = self._saves_to_come()
+        saves = self.books.saves_to_come()
         return self.keeping.fits(saves + 1) or not (saves or self.keeping.is_deleting)
 
     def _has_room_to_stop(self) -> bool:
         """Whether a lease may end on its way: where what it saves there had to go, it would begin again."""
-        return self.keeping.fits(self._saves_to_come() + 1)
-
-    def _saves_to_come(self) -> int:
-        return sum(len(lease.saves) for lease in self.leases.values())
+        return self.keeping.fits(self.books.saves_to_come() + 1)
 
     def _promise_what_fits(self, lease: Lease) -> None:
         """Leave out saves that there is no room for: first those that serve nobody yet, then the earliest."""
@@ -593,7 +571,7 @@ class Engine:
         must = {step for step in steps if step == lease.end or lease.position(step) in pinned}
         others = [] if self.keeping.is_guess else sorted(steps - must, reverse=True)
         others.sort(key=lambda step: not self.frontier.live_branches(lease.node_at(step), step))
-        room = self._saves_to_come() + len(must)
+        room = self.books.saves_to_come() + len(must)
         while others and not self.keeping.fits(room + len(others)):
             others.pop()
         lease.saves = must.union(others)
@@ -627,40 +605,32 @@ class Engine:
     def _assign(self) -> None:
         if self.halted or self.paused:
             return
+        widening = self.choosing.widening
         widths: dict[Place, Fraction] = {}
-        if self.widening is not None and self._unsettled:
-            widths = self._allot(self.widening)
+        if widening is not None and self._unsettled:
+            widths = self._allot(widening)
         self._unsettled = False
         while self.workers.places:
             if not self.has_room() and not self.keeping.is_deleting:
                 self._let_go()
             if not self.has_room():
                 return  # until a save is over, or something is deleted
-            choice = self._choose()
+            choice = self.choosing.next(self._now)
             if choice is None:
                 return
             width = _WHOLE
-            if self.widening is not None:
-                if (choice[1].node, choice[1].start) not in widths:
-                    widths = self._allot(self.widening)  # what has been started has made a difference
-                width = self._width(choice, widths, self.widening)
+            if widening is not None:
+                place = (choice.task.node, choice.task.start)
+                if place not in widths:
+                    widths = self._allot(widening)  # what has been started has made a difference
+                width = self.choosing.width(choice, widths.get(place, WAITS), widening)
                 if not width:
                     return  # what is free is kept for what stops to go on wider
-            self._start(*choice, width)
+            self._start(choice, width)
 
     def _allot(self, widening: Widening) -> dict[Place, Fraction]:
-        """Ask the policy for widths; have stopped what is to go on at another one."""
-        slots = self.workers.slots
-        running = [lease for lease in self.leases.values() if lease.state == "running"]
-        tasks, beyond = self.frontier.ready(slots * widening.policy.packing)
-        tasks += self._soon({(task.node, task.start) for task in tasks})
-        claims = [self._claims.pop(self._source(task), WAITS) for task in tasks]
-        worths = [
-            max((self._worth(lease.node_at(step), step) for step in lease.evaluations), default=-math.inf)
-            for lease in running
-        ]
-        worths += [self._worth(task.goal, task.end) for task in tasks]
-        allotment = widening.allot(running, tasks, slots, beyond, self._now, worths, claims)
+        """Ask for widths; have stopped what is to go on at another one."""
+        allotment = self.choosing.allot(widening, self._claims, self._worths, self._now)
         for lease, (step, width) in allotment.stops.items():
             if not self._has_room_to_stop():
                 break
@@ -669,108 +639,9 @@ class Engine:
             self._changed[lease] = None
         return allotment.widths
 
-    def _soon(self, ready: set[Place]) -> list[Task]:
-        """Return what can start from states that are in memory only, or being saved, beside what is ready."""
-        states = {(self.plan[at.node], at.step): None for _, at in self.workers.unsaved()}
-        for lease in self.leases.values():
-            if lease.state == "saving":
-                states.update(dict.fromkeys((lease.node_at(step), step) for step in lease.saves))
-        tasks = [task for state in states for task in self.frontier.tasks_from(*state)]
-        tasks.sort(key=lambda task: -task.reach)
-        return [task for task in tasks if (task.node, task.start) not in ready]
-
-    def _worth(self, node: Node, step: int) -> float:
-        """Return the most that anybody thinks of what is wanted at a step."""
-        want = self.frontier.wants.get(node, {}).get(step)
-        worths = () if want is None else [self._worths.get(number, -math.inf) for number in want.requests]
-        return max(worths, default=-math.inf)
-
-    def _width(
-        self, choice: tuple[str, Task, int | None], widths: dict[Place, Fraction], widening: Widening
-    ) -> Fraction:
-        """Return the widest that there are free slots for, within what was allotted; 0 for nothing."""
-        _, task, worker = choice
-        ladder = widening.ladder(task.goal, task.start, task.end, self.workers.slots)
-        wish = max(widths.get((task.node, task.start), WAITS), ladder[0])
-        free = self.workers.free if worker is None or self.workers.has_whole(worker) else 0
-        free -= sum(int(lease.claim - lease.width) for lease in self.leases.values() if lease.claim)
-        return max((step for step in ladder if step <= wish and (step < 1 or step <= free)), default=WAITS)
-
-    def _choose(self) -> tuple[str, Task, int | None] | None:
-        """Return the study whose turn it is, its longest task, and the worker if only that one can do it.
-
-        It is the turn of the study that has the fewest workers. A worker whose state is not in a
-        checkpoint yet may go on from it if nothing that waits is longer.
-        """
-        chosen: tuple[str, Task, int | None] | None = None
-        for study in sorted(self.frontier.studies(), key=lambda each: self._running.get(each, 0)):
-            task = self.frontier.best(study)
-            if task is not None and not self._is_in_time(study, task):
-                task = self._first_in_time(study)
-            if task is not None:
-                chosen = (study, task, None)
-                break
-        for node, step in self.frontier.stirred:
-            self.workers.stir(Position(node.id, step))
-        self.frontier.stirred.clear()
-        for worker, position in self.workers.stirred():
-            own = self.frontier.held(self.plan[position.node], position.step)
-            if own is None:
-                self.workers.rest(worker)  # until something is to be done from there again
-            elif self.workers.has_place(worker) and (chosen is None or own.reach >= chosen[1].reach):
-                asker = next((each for each in self._askers(own) if self._is_in_time(each, own)), None)
-                if asker is not None:
-                    chosen = (asker, own, worker)
-        return chosen
-
-    def _is_in_time(self, study: str, task: Task) -> bool:
-        """Whether anything that a task brings can be heard within the study's limits."""
-        return study not in self.deadlines or self._obstacle(study, task) is None
-
-    def _obstacle(self, study: str, task: Task) -> Limit | None:
-        """Return the limit that keeps a study from hearing of anything that a task brings, if one does."""
-        needed = self.frontier.nearest(task) * (self.profile.usual or 0.0)
-        fastest = 1.0 if self.widening is None else self.widening.fastest(task, self.workers.free)
-        taken = self.spent(study, self._now) + self._to_spend(study)
-        return self.deadlines.obstacle(study, self._now + needed / fastest, taken + needed)
-
-    def _to_spend(self, study: str) -> float:
-        """Return the worker-seconds that a study's running leases take to their ends, as far as known."""
-        usual = self.profile.usual or 0.0
-        return sum(
-            max(
-                (lease.end - lease.at) * usual / self.profile.speed(lease.width) - (self._now - lease.seen),
-                0.0,
-            )
-            * float(lease.width)
-            for lease in self.leases.values()
-            if lease.state == "running" and lease.study == study
-        )
-
-    def _first_in_time(self, study: str) -> Task | None:
-        tasks, _ = self.frontier.ready(_MOST_LOOKS, study)
-        return next((task for task in tasks if self._is_in_time(study, task)), None)
-
-    def out_of(self, study: str) -> Limit | None:
-        """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""
-        if study not in self.deadlines or self.leases or self.paused or not self.workers.places:
-            return None
-        tasks, _ = self.frontier.ready(_MOST_LOOKS, study)
-        obstacles = [self._obstacle(study, task) for task in tasks]
-        if not obstacles or None in obstacles:
-            return None
-        return "budget" if "budget" in obstacles else "deadline"
-
-    def _askers(self, task: Task) -> list[str]:
-        """Return the studies that wait for a task's end."""
-        return list(dict.fromkeys(self.frontier.wants[task.goal][task.end].requests.values()))
-
-    def _source(self, task: Task) -> Position:
-        """Return the position of the state that a task starts from."""
-        return Position(task.node.holder(task.start).id, task.start)
-
-    def _start(self, study: str, task: Task, worker: int | None, width: Fraction) -> None:
-        source = self._source(task)
+    def _start(self, choice: Choice, width: Fraction) -> None:
+        task, worker = choice.task, choice.worker
+        source = source_of(task)
         if worker is None:
             worker = self.workers.choose(source if task.start else None, whole=width >= 1)
         warm = task.start > 0 and self.workers.holds(worker) == source
@@ -781,18 +652,16 @@ class Engine:
             way.append((node, node.start, end))
             node, end = node.parent, node.start
         way.append((node, task.start, end))
-        lease = Lease(
-            self._next_lease, study, worker, tuple(reversed(way)), task.end, self._now, task.start, width
-        )
+        promised = (tuple(reversed(way)), task.end, self._now, task.start, width)
+        lease = Lease(self._next_lease, choice.study, worker, *promised)
         lease.loads, lease.seen = task.start > 0 and not warm, self._now
         self._next_lease += 1
-        self.leases[lease.id] = lease
-        self._running[study] = self._running.get(study, WAITS) + width
+        self.books.open(lease)
         self._take_on(lease)
         self.workers.take(worker, lease.id, width)
         lease.peers = tuple(self._join(lease) for _ in range(1, int(width)))
-        if self.widening is not None and lease.peers:
-            self._limit(lease, self.widening.turn(lease))
+        if self.choosing.widening is not None and lease.peers:
+            self._limit(lease, self.choosing.widening.turn(lease))
         command = RunLease(
             lease=lease.id,
             worker=worker,
@@ -836,7 +705,6 @@ class Engine:
     def _take_on(self, lease: Lease) -> None:
         """Promise everything that lies on the lease's way."""
         for node, start, end in lease.way:
-            self._on_node.setdefault(node, {})[lease] = None
             for step, want in self.frontier.wants.get(node, {}).items():
                 here = start < step <= end or (step == start == lease.start and step > node.start)
                 if here and want.lease is None:
@@ -860,11 +728,3 @@ class Engine:
             lease.told = told
             lease.note(self._now, f"now to {lease.end}")
             self._commands.append(UpdateLease(lease.id, lease.worker, *told))
-
-    def _span(self, lease: Lease) -> None:
-        spent = (self._now - lease.began) * float(lease.width)
-        self.worker_seconds += spent
-        self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
-        spans = lease.spans(self._now)
-        self.spans += spans
-        self._facts += spans

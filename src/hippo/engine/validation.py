@@ -45,10 +45,10 @@ def validate(engine: Engine) -> None:
             continue
         if worker not in engine.leases[number].workers or engine.leases[number].state != "running":
             raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")
-    stopped = engine.halted or engine.paused or bool(engine.deadlines) or not engine.has_room()
+    stopped = engine.halted or engine.paused or bool(engine.choosing.deadlines) or not engine.has_room()
     for worker, position in engine.workers.unsaved():
         held = engine.frontier.held(engine.plan[position.node], position.step)
-        if held is not None and not stopped and engine.widening is None:
+        if held is not None and not stopped and engine.choosing.widening is None:
             raise IllegalTransition(f"worker {worker} is idle while it can go on from {position}")
     afresh = engine.frontier.rebuilt()
     for study in afresh.studies():
