@@ -181,6 +181,10 @@ class Tuning:
             return self._share and self._position(who, step, "") in self._awaited
         return self._position(who.config, step, self.salt(who)) in self._awaited
 
+    def state(self, trial: Trial, step: int) -> Position:
+        """Return the position of a trial's state at a step that it was asked for, or heard of at."""
+        return self._loop.engine.plan.find(trial.config, step, self.salt(trial)).position(step)
+
     def _position(self, config: Config, step: int, salt: str) -> Position | None:
         try:
             return self._loop.engine.plan.find(config, step, salt).position(step)

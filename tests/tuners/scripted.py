@@ -7,7 +7,7 @@ failing, after being withdrawn, or for no more steps than it has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hippo.sequences import Config
@@ -96,6 +96,9 @@ class Scripted:
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         return False
 
+    def state(self, trial: Trial, step: int) -> Hashable:
+        return trial.number, step
+
     def rate(self, worths: Mapping[Trial, float]) -> None:
         assert all(trial.number in self._under_way for trial in worths), "a trial that is not open was rated"
         self.worths.update(worths)
@@ -152,6 +155,11 @@ class Sharing(Scripted):
         return any(
             stops[-1] == step and self.trials[number].config.parting(config, step) is None
             for number, stops in self._under_way.items()
+        )
+
+    def state(self, trial: Trial, step: int) -> Hashable:
+        return next(
+            (each.number, step) for each in self.trials if each.config.parting(trial.config, step) is None
         )
 
     def _states(self) -> list[list[int]]:

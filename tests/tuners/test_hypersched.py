@@ -45,6 +45,25 @@ def test_the_published_case_of_frozen_scores_and_repeated_tests() -> None:
     assert rung.may_go_on(trial(2))
 
 
+def test_a_state_counts_once_however_many_trials_share_it() -> None:
+    rung = Cutoffs([2], reduction=4)
+    scores = [0.1, 0.2, 0.3, 0.4, 0.5]
+    for number, score in enumerate(score for score in scores for _ in range(20)):
+        rung.report(trial(number), 2, score, state=score)
+    assert rung.least == [cutoff(scores, 4)] == [0.4]
+
+
+@pytest.mark.parametrize(("bearable", "least"), [(0.0, 0.4), (1.0, 0.4), (2.5, 0.3), (5.0, 0.1), (99.0, 0.1)])
+def test_where_trials_share_as_many_states_go_on_as_there_is_time_for(bearable: float, least: float) -> None:
+    shared, alone = Cutoffs([2], 4, lambda rung: bearable), Cutoffs([2], 4, lambda rung: bearable)
+    for number, score in enumerate([0.1, 0.2, 0.3, 0.4, 0.5]):
+        alone.report(trial(number), 2, score)
+        for twin in range(3):
+            shared.report(trial(3 * number + twin), 2, score, state=score)
+    assert shared.least == [pytest.approx(least)]
+    assert alone.least == [0.4]
+
+
 def test_every_rung_that_was_passed_counts() -> None:
     rungs = Cutoffs([1, 4], reduction=2)
     assert rungs.report(trial(0), 4, 5.0), "at both rungs it is the first"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -121,6 +121,9 @@ class Trials(Protocol):
 
         It takes no worker to ask for it too.
         """
+
+    def state(self, trial: Trial, step: int) -> Hashable:
+        """Return what a trial's state at a step is known by: the same for trials that share it."""
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth, more being better: where workers are left over, they get them."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hippo.scheduling.allocation import Allocation, Kind
@@ -27,7 +28,7 @@ from hippo.tuners.space_tuner import SpaceTuner, free_workers
 _STARTUP_SHARE = 0.1
 
 
-def cutoff(scores: list[float], reduction: int) -> float | None:
+def cutoff(scores: list[float], reduction: float) -> float | None:
     """Return the score that the best 1/reduction of a rung have, by linear interpolation; None below two.
 
     The scores are in ascending order.
@@ -52,28 +53,50 @@ def fair_seconds(
 
 
 class Cutoffs:
-    """The rungs, with the scores that trials had when they first came to each."""
+    """The rungs, with the scores that trials had when they first came to each.
 
-    def __init__(self, steps: list[int], reduction: int) -> None:
+    A state counts once, however many trials share it. Where trials do, one state takes several of them to the
+    next rung: then as many states may go on as `bearable` says for the rung, if that is more than usual.
+    """
+
+    def __init__(
+        self, steps: list[int], reduction: int, bearable: Callable[[int], float] = lambda rung: 0.0
+    ) -> None:
         self._steps = steps
         self._reduction = reduction
+        self._bearable = bearable
         self._scores: list[list[float]] = [[] for _ in steps]
+        self._states: list[set[Hashable]] = [set() for _ in steps]
+        self._records = [0 for _ in steps]
         self._frozen: dict[int, list[float]] = {}
         self.least: list[float | None] = [None for _ in steps]
         """The cutoff of every rung, as it is now."""
 
-    def report(self, trial: Trial, step: int, score: float) -> bool:
-        """Take in a score; return whether the trial may go on, by all rungs that it has passed."""
+    def report(self, trial: Trial, step: int, score: float, state: Hashable = None) -> bool:
+        """Take in a score; return whether the trial may go on, by all rungs that it has passed.
+
+        Trials with the same `state`, where one is given, are at one and the same.
+        """
         frozen = self._frozen.setdefault(trial.number, [])
         goes_on = self.may_go_on(trial)
         while len(frozen) < len(self._steps) and self._steps[len(frozen)] <= step:
             rung = len(frozen)
             least = self.least[rung]
             goes_on &= least is None or score >= least
-            insort(self._scores[rung], score)
-            self.least[rung] = cutoff(self._scores[rung], self._reduction)
+            self._enter(rung, score, trial if state is None else state)
             frozen.append(score)
         return goes_on
+
+    def _enter(self, rung: int, score: float, state: Hashable) -> None:
+        scores, states = self._scores[rung], self._states[rung]
+        self._records[rung] += 1
+        if state not in states:
+            states.add(state)
+            insort(scores, score)
+        reduction: float = self._reduction
+        if len(scores) < self._records[rung] and (bearable := self._bearable(rung)) > 0:
+            reduction = max(min(reduction, len(scores) / bearable), 1.0)
+        self.least[rung] = cutoff(scores, reduction)
 
     def may_go_on(self, trial: Trial) -> bool:
         """Return whether a trial is at or above the cutoff at every rung that it has passed."""
@@ -143,9 +166,9 @@ class _Race:
         self._trials = trials
         self._new = new
         self._next = next(new, None)
-        self._cutoffs = Cutoffs(
-            rung_steps(tuner.min_steps, tuner.max_steps, tuner.reduction), tuner.reduction
-        )
+        self._rungs = rung_steps(tuner.min_steps, tuner.max_steps, tuner.reduction)
+        self._cutoffs = Cutoffs(self._rungs, tuner.reduction, self._bearable)
+        self._seconds = trials.timing().left
         self._waiting: dict[Trial, None] = {}
         self._reached: dict[Trial, int] = {}
         self._scores: dict[Trial, float] = {}
@@ -168,7 +191,8 @@ class _Race:
         if result.failed or result.step <= self._reached.get(trial, 0):
             return
         self._scores[trial], self._reached[trial] = score, result.step
-        goes_on = self._cutoffs.report(trial, result.step, score)
+        state = self._trials.state(trial, result.step)
+        goes_on = self._cutoffs.report(trial, result.step, score, state)
         self._finished |= result.step >= tuner.max_steps
         if not result.final or result.step >= tuner.max_steps or score == -math.inf:
             return
@@ -186,6 +210,18 @@ class _Race:
         self._spent[result.trial] = self._spent.get(result.trial, 0.0) + now - began
         if result.step > step and now > began:
             self._pace[result.trial] = (now - began) / (result.step - step)
+
+    def _bearable(self, rung: int) -> float:
+        """Return how many states can be brought from one rung to the next in an equal part of all the time.
+
+        Successive halving spends as much between any two rungs. Nothing is said without a deadline.
+        """
+        timing = self._trials.timing()
+        if math.isinf(self._seconds) or not timing.step:
+            return 0.0
+        ways = [end - begin for begin, end in pairwise([0, *self._rungs])]
+        steps = self._seconds * self._trials.workers / timing.step / len(ways)
+        return steps / ways[rung + 1] if rung + 1 < len(ways) else 0.0
 
     # What is asked for.
 
