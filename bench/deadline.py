@@ -250,6 +250,8 @@ def real(seconds: float) -> dict[str, Any]:
     """Tune the digits demo with a deadline; see when it ends, and whether its model is what it says."""
     import pickle
 
+    from hippo.store.files import CheckpointFiles, checkpoint_name
+
     examples = str(HERE.parent / "examples")
     sys.path.insert(0, examples)
     from digits import Digits, space
@@ -263,8 +265,10 @@ def real(seconds: float) -> dict[str, Any]:
         print(report, file=sys.stderr)
         best = report.best
         model = best.load()
-        step = _timed(model.train)
-        save = _timed(lambda: model.save(Path(home) / "saved"))
+        step = report.work.worker_seconds / report.work.steps_trained  # as it was beside another worker
+        files = CheckpointFiles(Path(home) / "again")
+        files.save(checkpoint_name(0, 1), model.save)
+        save = _timed(lambda: files.save(checkpoint_name(0, 2), model.save))
         place = pickle.dumps((best.config, best.step)).hex()
         command = [sys.executable, "-c", AGAIN, examples, home, place]
         fresh = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
