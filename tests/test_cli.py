@@ -116,6 +116,14 @@ def test_run_trains_the_study_and_prints_the_report(folder: Path) -> None:
     assert again.stderr == ""
 
 
+def test_a_file_that_reads_the_command_line_does_not_see_what_is_for_hippo(folder: Path) -> None:
+    parsing = "import argparse, sys\nargparse.ArgumentParser().parse_args()\nprint('given', sys.argv[1:])\n"
+    (folder / "parsing.py").write_text(parsing + (folder / "falling.py").read_text())
+    done = hippo(folder, "plan", "parsing.py", "--workers", "1,2")
+    assert done.returncode == 0, done.stderr
+    assert "given []" in done.stdout
+
+
 def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
     done = hippo(folder, "run", "falling.py", "--deadline", "1e-6", "--no-progress")
     assert done.returncode == 0, done.stderr

@@ -71,6 +71,7 @@ def _run(path: Path) -> ModuleType:
     assert spec is not None
     module = sys.modules[name] = module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(file))  # as for any script: what lies beside it can be imported
+    arguments, sys.argv = sys.argv, [file]  # hippo's own are none of its business
     try:
         # Without `loader.exec_module`, which would leave compiled code beside the file.
         exec(loader.source_to_code(loader.get_data(file), file), vars(module))
@@ -81,6 +82,8 @@ def _run(path: Path) -> ModuleType:
     except Exception as error:
         shown = traceback.TracebackException(type(error), error, _from_file(error.__traceback__, file))
         raise ScriptError("".join(shown.format()).rstrip()) from error
+    finally:
+        sys.argv = arguments
     return module
 
 
