@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -148,12 +148,14 @@ class Ledger:
     """What is known of one home from outside: steps from the trainer's log, checkpoints from the plan.
 
     A state stands for the values of all steps that led to it, so it is the same in every process and run.
+    `unexpected` are those on the way to the branch that nobody expected, which are trained twice anyway.
     """
 
-    def __init__(self, folder: Path, store: str | None) -> None:
+    def __init__(self, folder: Path, store: str | None, unexpected: Iterable[str] = ()) -> None:
         self.folder = folder
         self.store = store
         self.lost = 0
+        self._unexpected = set(unexpected)
         folder.mkdir(exist_ok=True)
         self._accounted: set[int] = set()
         self._kept_since: dict[str, int] = {}
@@ -197,17 +199,23 @@ class Ledger:
         return Plan(), home  # killed before there was one
 
     def bury(self, pids: set[int] | None, secured: set[str]) -> None:
-        """Account for killed processes (None: all of them): what they trained and is not secured is lost."""
+        """Account for killed processes (None: all of them): what they trained and is not secured is lost.
+
+        So is what they trained again on the way of the unexpected branch: checkpoints further along the way
+        that it leaves do not help it.
+        """
+        known: set[str] = set()
         for number, (pid, _, state) in enumerate(self.trained()):
             if number not in self._accounted and (pids is None or pid in pids):
                 self._accounted.add(number)
-                self.lost += state not in secured
+                self.lost += state not in secured or (state in self._unexpected and state in known)
+            known.add(state)
 
     @property
-    def trained_again(self) -> int:
-        """How many steps were trained that had been trained before."""
-        trained = [state for _, _, state in self.trained()]
-        return len(trained) - len(set(trained))
+    def trained_again(self) -> list[str]:
+        """The steps that were trained and had been trained before, by the states that they led to."""
+        times = Counter(state for _, _, state in self.trained())
+        return list((times - Counter(times.keys())).elements())
 
     @property
     def trained_in_spite(self) -> int:
@@ -302,7 +310,7 @@ def compared(expected: Printed, found: Printed) -> Counter[str]:
     return figures
 
 
-def played(ledger: Ledger, expected: Printed, unexpected_branch: int, *disturbance: Any) -> Counter[str]:
+def played(ledger: Ledger, expected: Printed, anyway: int, *disturbance: Any) -> Counter[str]:
     """Play one round in a home of its own; return its figures."""
     figures = lives(ledger, *disturbance)
     trained = len(ledger.trained())
@@ -313,10 +321,11 @@ def played(ledger: Ledger, expected: Printed, unexpected_branch: int, *disturban
     figures["processes_left"] += left
     figures["steps_trained"] += trained
     figures["steps_of_untouched_runs"] += len(ledger.trained()) - trained
-    figures["steps_trained_again"] += ledger.trained_again
+    again = len(ledger.trained_again)
+    figures["steps_trained_again"] += again
     figures["steps_lost"] += ledger.lost
     figures["steps_in_spite_of_a_checkpoint"] += ledger.trained_in_spite
-    figures["steps_beyond_what_was_lost"] += max(ledger.trained_again - ledger.lost - unexpected_branch, 0)
+    figures["steps_beyond_what_was_lost"] += max(again - ledger.lost - anyway, 0)
     return figures
 
 
@@ -329,10 +338,9 @@ def measure(options: argparse.Namespace) -> Figures:
         expected, first_step, figures["processes_left"] = untouched(first.folder, options.store)
         while (kills := figures["kills_of_engines"] + figures["kills_of_workers"]) < options.kills:
             print(f"{kills} of {options.kills} kills", file=sys.stderr)
-            ledger = Ledger(Path(folder) / f"round-{figures['rounds']}", options.store)
-            figures.update(
-                played(ledger, expected, first.trained_again, chance, first_step, options.kills - kills)
-            )
+            again = first.trained_again
+            ledger = Ledger(Path(folder) / f"round-{figures['rounds']}", options.store, again)
+            figures.update(played(ledger, expected, len(again), chance, first_step, options.kills - kills))
             shutil.rmtree(ledger.folder)
     barred = {bar.figure: figures.pop(bar.figure, 0) for bar in BARS}
     return {"trials": len(expected), **figures, **barred, "seconds": time.monotonic() - began}

@@ -349,7 +349,7 @@ def test_a_disk_too_full_for_checkpoints_stops_a_study_and_with_room_made_it_goe
     study = study_at(tmp_path)
     with small_disk(tmp_path / "home" / "checkpoints"):
         study.open()
-        ballast = fill(tmp_path / "home" / "checkpoints", 200_000)
+        ballast = fill(tmp_path / "home" / "checkpoints", 40_000)
         for _ in range(2):
             with pytest.raises(CheckpointError, match="the disk is full; make room and run the same"):
                 study.tune(grid(12), progress=False)
