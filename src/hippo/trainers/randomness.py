@@ -54,20 +54,13 @@ class RandomState:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RandomState:
-        """Return the state that `to_bytes` made `content` from."""
-        (length,) = _LENGTH.unpack_from(content)
-        at = _LENGTH.size + length
-
-        def take(item: dict[str, Any]) -> Any:
-            nonlocal at
-            if _ARRAY not in item:
-                return item
-            begin, at = at, at + item[_ARRAY]
-            return np.frombuffer(content[begin:at], item["type"])
-
-        parts = json.loads(content[_LENGTH.size : at], object_hook=take)
-        version, words, gauss = parts["python"]
-        return cls((version, tuple(words.tolist()), gauss), parts["numpy"], _tensors(parts["torch"]))
+        """Return the state that `to_bytes` made `content` from; `CheckpointError` where it is not."""
+        try:
+            parts = _parts(content)
+            version, words, gauss = parts["python"]
+            return cls((version, tuple(words.tolist()), gauss), parts["numpy"], _tensors(parts["torch"]))
+        except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+            raise CheckpointError(f"a random state cannot be read: {error}") from error
 
 
 def seed_all(seed: int) -> None:
@@ -121,8 +114,23 @@ def read(path: Path) -> RandomState:
     """Return the state in a file; raise `CheckpointError` where it cannot be read."""
     try:
         return RandomState.from_bytes(path.read_bytes())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+    except (OSError, CheckpointError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _parts(content: bytes) -> dict[str, Any]:
+    (length,) = _LENGTH.unpack_from(content)
+    at = _LENGTH.size + length
+
+    def take(item: dict[str, Any]) -> Any:
+        nonlocal at
+        if _ARRAY not in item:
+            return item
+        begin, at = at, at + item[_ARRAY]
+        return np.frombuffer(content[begin:at], item["type"])
+
+    parts: dict[str, Any] = json.loads(content[_LENGTH.size : at], object_hook=take)
+    return parts
 
 
 @lru_cache(maxsize=1)  # trainers that use torch hardly ever draw from Python's own generator
