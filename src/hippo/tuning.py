@@ -179,11 +179,11 @@ class Tuning:
         """Whether an open trial waits for the very state that this one comes to."""
         if isinstance(who, Config):
             return self._share and self._position(who, step, "") in self._awaited
-        return self._position(who.config, step, self.salt(who)) in self._awaited
+        return self.state(who, step) in self._awaited
 
-    def state(self, trial: Trial, step: int) -> Position:
-        """Return the position of a trial's state at a step that it was asked for, or heard of at."""
-        return self._loop.engine.plan.find(trial.config, step, self.salt(trial)).position(step)
+    def state(self, trial: Trial, step: int) -> Position | None:
+        """Return the position of a trial's state at a step; None where nobody has asked for it."""
+        return self._position(trial.config, step, self.salt(trial))
 
     def _position(self, config: Config, step: int, salt: str) -> Position | None:
         try:

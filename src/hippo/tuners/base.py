@@ -123,7 +123,10 @@ class Trials(Protocol):
         """
 
     def state(self, trial: Trial, step: int) -> Hashable:
-        """Return what a trial's state at a step is known by: the same for trials that share it."""
+        """Return what a trial's state at a step is known by: the same for trials that share it.
+
+        None where nobody has asked for it.
+        """
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth, more being better: where workers are left over, they get them."""

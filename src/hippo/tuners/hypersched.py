@@ -177,8 +177,9 @@ class _Race:
         self._began: dict[Trial, tuple[float, int]] = {}
         self._spent: dict[Trial, float] = {}
         self._pace: dict[Trial, float] = {}
-        # Where trials that had this score at this step were asked to go: one and the same state, mostly.
-        self._asked: dict[tuple[int, float], int] = {}
+        self._states: dict[Trial, Hashable] = {}
+        # Where trials in one and the same state were asked to go.
+        self._asked: dict[Hashable, int] = {}
 
     # What comes back.
 
@@ -191,14 +192,14 @@ class _Race:
         if result.failed or result.step <= self._reached.get(trial, 0):
             return
         self._scores[trial], self._reached[trial] = score, result.step
-        state = self._trials.state(trial, result.step)
+        state = self._states[trial] = self._trials.state(trial, result.step)
         goes_on = self._cutoffs.report(trial, result.step, score, state)
         self._finished |= result.step >= tuner.max_steps
         if not result.final or result.step >= tuner.max_steps or score == -math.inf:
             return
         self._waiting[trial] = None
         if goes_on:
-            along = self._asked.get((result.step, score))
+            along = self._asked.get(state)
             if along is not None and self._trials.is_under_way(trial, along):
                 self._submit([trial], along)
             elif free_workers(self._trials) > 0:
@@ -258,15 +259,13 @@ class _Race:
             self._next = next(self._new, None)
             self._submit([who], self._goal(0, None))
             return
-        state = reached, score = self._reached[who], self._scores[who]
-        step = self._goal(reached, self._pace.get(who))
+        state = self._states[who]
+        step = self._goal(self._reached[who], self._pace.get(who))
         self._submit([who], step)
         same = [
             trial
             for trial in self._waiting
-            if self._reached[trial] == reached
-            and self._scores[trial] == score
-            and self._trials.is_under_way(trial, step)
+            if self._states[trial] == state and self._trials.is_under_way(trial, step)
         ]
         if same:
             self._submit(same, step)
