@@ -31,8 +31,10 @@ from hippo.engine.events import (
     WorkerLost,
 )
 from hippo.errors import HippoError, InvalidInput, MissingExtra
-from hippo.executors import Job, ray_crew
+from hippo.executors import Job, ray_crew, ray_network, ray_slot
+from hippo.executors.line import Line
 from hippo.executors.ray_cluster import SlotResources
+from hippo.executors.ray_network import Address
 
 MakeRig = Callable[..., Rig]
 
@@ -145,6 +147,37 @@ def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(shared: Rig)
     assert not [event for event in shared.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
     again = shared.run(2)
     assert shared.story(again)[-1] == LeaseFinished(again, 2)
+
+
+def test_an_actor_that_the_driver_cannot_speak_with_any_more_is_replaced(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[Line] = []
+
+    def call(address: Address, secret: bytes) -> Line:
+        lines.append(ray_network.call(address, secret))
+        return lines[-1]
+
+    monkeypatch.setattr(ray_slot, "call", call)
+    monkeypatch.setattr(ray_slot, "_NOTICE_SECONDS", 0.1)
+    rig = make_rig(Ray(workers=1))
+    rig.wait(WorkerJoined)
+    left_behind = processes_of(rig)
+    lines[0].hang_up()
+    assert "it has hung up" in rig.wait(WorkerLost).reason
+    rig.wait(WorkerJoined)
+    assert psutil.wait_procs(left_behind, SECONDS)[1] == []
+
+
+def test_where_no_actor_can_be_spoken_with_the_study_says_what_to_do(
+    cluster: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_slot, "call", lambda address, _: ray_network.call(address, b"a guess"))
+    with (
+        Study("mute", Noisy, home=tmp_path, executor=Ray(workers=1), version="1") as study,
+        pytest.raises(TrainerError, match=r"3 actors in a row.*cannot speak with it at .*all ports have to"),
+    ):
+        study.eval(CONFIG, 1)
 
 
 # How many workers there are.

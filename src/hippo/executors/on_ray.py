@@ -114,6 +114,7 @@ class Ray(Executor):
             environment=alike(os.environ, self._threads, default=self._slot.cores),
             hang_after=self._hang_after,
             version=__version__,
+            secret=secrets.token_bytes(32),
         )
         self._cluster = join(self._address, self._runtime_env)
         try:

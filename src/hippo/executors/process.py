@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
 import signal
 import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
 from hippo.engine.events import Event
+from hippo.executors.line import Line
 
 # The status with which a worker exits that wants to be replaced because it ran out of memory.
 OUT_OF_MEMORY = 75
@@ -23,9 +21,6 @@ OUT_OF_MEMORY = 75
 PEER_LOST = 76
 
 _SOURCES = str(Path(__file__).resolve().parents[2])
-# A socket that can be written to takes a message of this size without waiting.
-_SMALL = 1 << 15
-_LONGEST_WAIT = 10_000.0
 _EXIT_SECONDS = 5.0
 _TERMINATE_SECONDS = 2.0
 _TAIL_LINES = 20
@@ -53,48 +48,23 @@ class WorkerProcess:
         if cores:
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(self._process.pid, cores)
-        self._connection = ours
-        self._readable = select.poll()
-        self._readable.register(ours.fileno(), select.POLLIN)
-        self._writable = select.poll()
-        self._writable.register(ours.fileno(), select.POLLOUT)
-        self._sending = threading.Lock()
-        self._overflow: deque[bytes] = deque()
+        self._line = Line(ours)
 
     def receive(self, timeout: float) -> list[Event] | None:
         """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""
-        if not self._readable.poll(min(timeout, _LONGEST_WAIT) * 1000):
+        message = self._line.receive(timeout)
+        if message is None:
             return None
-        try:
-            events: list[Event] = pickle.loads(self._connection.recv_bytes())
-        except OSError as error:
-            raise EOFError from error
+        events: list[Event] = pickle.loads(message)
         return events
 
     def greet(self, message: bytes) -> None:
         """Send the first message; waits until the process takes it or is dead."""
-        self._put(message)
+        self._line.put(message)
 
     def send(self, message: bytes) -> None:
         """Send a further message without ever waiting. What a dead process does not get is lost with it."""
-        with self._sending:
-            if self._overflow:
-                self._overflow.append(message)
-            elif len(message) <= _SMALL and self._writable.poll(0):
-                self._put(message)
-            else:
-                self._overflow.append(message)
-                threading.Thread(target=self._work_off, name="sender", daemon=True).start()
-
-    def _work_off(self) -> None:
-        while self._overflow:
-            self._put(self._overflow[0])
-            with self._sending:
-                self._overflow.popleft()
-
-    def _put(self, message: bytes) -> None:
-        with suppress(OSError):
-            self._connection.send_bytes(message)
+        self._line.send(message)
 
     def kill(self) -> None:
         """End the process, and all that it started, at once."""
@@ -106,7 +76,7 @@ class WorkerProcess:
     def bury(self, cause: str | None = None) -> str:
         """Make sure that a process which no longer speaks is gone; return why, for a person to read."""
         self.kill()
-        self._connection.close()
+        self._line.close()
         return f"worker process {self._process.pid} {cause or self._cause()}{self._last_words()}"
 
     def see_off(self) -> None:
@@ -118,7 +88,7 @@ class WorkerProcess:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_TERMINATE_SECONDS)
         self.kill()
-        self._connection.close()
+        self._line.close()
 
     def _last_words(self) -> str:
         try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 from hippo.executors.ray_cluster import Cluster, SlotResources
-from hippo.executors.ray_worker import Posting, RayWorker
+from hippo.executors.ray_worker import GaveUp, Posting, RayWorker, Settled
 
-# How many calls an actor can look at at a time: one that waits, and those that bring orders.
-_CALLS = 4
+# How many calls an actor has at a time: the one that does not come back, and another.
+_CALLS = 2
 
 
 class Actors:
@@ -34,9 +35,15 @@ class Actors:
         """Have an actor made that holds a slot; it comes up when there is room for it."""
         return self._class.remote(workers, self._posting)
 
-    def get(self, reference: Any) -> Any:
-        """Wait for a call to come back. Raises one of Ray's errors where the actor is gone."""
-        return self._cluster.ray.get(reference)
+    def settle(self, actor: Any) -> Settled | GaveUp:
+        """Wait until an actor is up. Raises one of Ray's errors where it is gone."""
+        found: Settled | GaveUp = self._cluster.ray.get(actor.settle.remote())
+        return found
+
+    def end(self, actor: Any) -> Future[None]:
+        """Return what fails when an actor is gone, with one of Ray's errors."""
+        end: Future[None] = actor.stay.remote().future()
+        return end
 
     def kill(self, actor: Any) -> None:
         """End an actor at once, and with it its processes."""

@@ -207,7 +207,7 @@ class RayCrew:
         for log in map(self._posting.log_of, workers):
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
-        slot = RaySlot(number, workers, self._actors, self._emit, self._hear)
+        slot = RaySlot(number, workers, self._actors, self._posting.secret, self._emit, self._hear)
         self._slots.append(slot)
         slot.start()
 

@@ -2,9 +2,9 @@
 
     retired ◀──▶ waiting ──▶ joined ──▶ lost ──▶ waiting ...     three actors in a row that fail: given up
 
-An actor waits until the cluster has room for it. Orders go to it in calls that come back when it has
-something to say. So there is always a call under way, but for the moment after a lease, when another one is
-likely to come: then that brings the call. A slot has a thread of its own, which waits for its calls.
+An actor waits until the cluster has room for it. When it is up, it is called: orders and messages go over a
+line, and Ray says when the actor is gone, and why. A slot has a thread of its own, which stays with one actor
+after the other to its end.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from hippo.engine.commands import ExecutorCommand, RunLease
-from hippo.engine.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
+from hippo.engine.events import LeaseFailed, WorkerJoined, WorkerLost
+from hippo.errors import HippoError
 from hippo.executors.base import Emit
+from hippo.executors.line import Line
 from hippo.executors.ray_actors import Actors
+from hippo.executors.ray_network import call
 from hippo.executors.ray_worker import Messages, Order, Settled
 from hippo.executors.shipping import encode
 from hippo.executors.wide import Part
 
-# How long a call to an actor whose lease is over waits for the next lease, to go with it.
-_RIDE_SECONDS = 0.005
+# How long it may take Ray to notice that an actor is gone which has hung up.
+_NOTICE_SECONDS = 5.0
 
 Hear = Callable[["RaySlot", Messages | Exception], None]
 
@@ -46,7 +50,15 @@ class RaySlot:
         How many actors in a row did not come up.
     """
 
-    def __init__(self, number: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear) -> None:
+    def __init__(
+        self,
+        number: int,
+        workers: Sequence[int],
+        actors: Actors,
+        secret: bytes,
+        emit: Emit,
+        hear: Hear,
+    ) -> None:
         self.number = number
         self.workers = workers
         self.announced: set[int] = set()
@@ -54,14 +66,12 @@ class RaySlot:
         self.place: Settled | None = None
         self.failed_starts = 0
         self._actors = actors
+        self._secret = secret
         self._emit = emit
         self._hear = hear
-        self._calling = threading.RLock()  # `close` may be called by the garbage collector, in any thread
         self._actor: Any = None
-        self._exchange: Any = None
-        self._turn = 0
-        self._calls: queue.SimpleQueue[tuple[Any, Any] | None] = queue.SimpleQueue()
-        self._ride = 0.0
+        self._line: Line | None = None
+        self._made: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name=f"ray-slot-{number}", daemon=True)
         self._thread.start()
 
@@ -87,12 +97,9 @@ class RaySlot:
 
     def start(self) -> None:
         """Have an actor made, as soon as the cluster has room for it."""
-        with self._calling:
-            self._actor = self._actors.make(self.workers)
-            self._exchange = self._actor.exchange.options(enable_task_events=False)
-            self._turn = 0
         self.place = None
-        self._order()
+        self._actor = self._actors.make(self.workers)
+        self._made.put(self._actor)
 
     def announce(self, worker: int) -> None:
         """Have the engine count on a worker."""
@@ -131,56 +138,73 @@ class RaySlot:
 
     def retire(self) -> None:
         """End the actor without a word, and have no other until told to start again."""
-        with self._calling:
-            actor, self._actor = self._actor, None
+        actor, self._actor = self._actor, None
         self.announced.clear()
         self.given_up = None
         if actor is not None:
             self._actors.kill(actor)
+        if (line := self._line) is not None:
+            line.hang_up()
 
     def close(self) -> None:
         """End the actor without a word, for ever."""
         self.retire()
-        self._calls.put(None)
+        self._made.put(None)
 
     def join(self) -> None:
         """Wait until the slot is closed."""
         self._thread.join()
 
-    def _order(self, *orders: Order) -> None:
-        with self._calling:
-            if self._actor is not None:
-                self._calls.put((self._actor, self._exchange.remote(self._turn, orders)))
-                self._turn += 1
+    def _order(self, order: Order) -> None:
+        if (line := self._line) is not None:
+            line.send(pickle.dumps(order, protocol=5))
 
     # The slot's own thread.
 
     def _live(self) -> None:
         try:
-            while (call := self._next_call()) is not None:
-                actor, reference = call
-                said: Messages | Exception
-                try:
-                    said = pickle.loads(self._actors.get(reference))
-                except Exception as error:
-                    said = error
-                if actor is self._actor:  # and not one that was given up meanwhile
-                    self._hear(self, said)
-                    self._ride = _RIDE_SECONDS if _is_over(said) else 0.0
+            while (actor := self._made.get()) is not None:
+                self._tell(actor, self._see_through(actor))
         finally:  # also where `emit` raises: nobody is left to listen then
             self.retire()
 
-    def _next_call(self) -> tuple[Any, Any] | None:
-        """Return the next call to wait for, making one that only listens where no other comes in time."""
-        while True:
-            try:
-                return self._calls.get(timeout=None if self._actor is None else self._ride)
-            except queue.Empty:
-                self._order()
+    def _see_through(self, actor: Any) -> Exception:
+        """Stay with an actor to its end; return why it is gone."""
+        try:
+            found = self._actors.settle(actor)
+        except Exception as error:
+            return error
+        self._tell(actor, [(self.workers[0], found)])
+        if not isinstance(found, Settled):
+            return HippoError(found.reason)
+        try:
+            line = call((found.address, found.port), self._secret)
+        except HippoError as error:
+            return error
+        end = self._actors.end(actor)
+        end.add_done_callback(lambda _: line.hang_up())
+        self._line = line
+        try:
+            while actor is self._actor:
+                self._tell(actor, pickle.loads(line.wait()))
+            return HippoError("it was told to end")
+        except EOFError:
+            return _cause(end)
+        finally:
+            self._line = None
+            line.close()
+
+    def _tell(self, actor: Any, said: Messages | Exception) -> None:
+        if actor is self._actor:  # and not one that was given up meanwhile
+            self._hear(self, said)
 
 
-def _is_over(said: Messages | Exception) -> bool:
-    """Return whether a lease is over, so that another may come at any moment."""
-    return not isinstance(said, Exception) and any(
-        isinstance(message, LeaseFinished | LeaseFailed) for _, message in said
-    )
+def _cause(end: Future[None]) -> Exception:
+    """Return what Ray says of an actor that has hung up."""
+    try:
+        end.result(_NOTICE_SECONDS)
+    except TimeoutError:
+        pass
+    except Exception as error:
+        return error
+    return HippoError("it has hung up, and Ray does not say why")

@@ -5,8 +5,8 @@ are the very program that trains on one machine. So results are the same, user c
 environment of its own, and where it crashes, hangs or runs out of memory, a process is replaced and not an
 actor.
 
-All that passes between it and its driver passes in calls of one method, which brings orders and waits for
-something to be said. The processes die with the actor, and the actor with its driver.
+Orders come from its driver, and messages go there, over a line of their own. The processes die with the
+actor, and the actor with its driver.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,16 +34,17 @@ from hippo.engine.events import (
     SaveFailed,
     WorkerJoined,
 )
+from hippo.executors.line import Line
 from hippo.executors.patience import Patience
 from hippo.executors.process import WorkerProcess
 from hippo.executors.ray_cluster import load_ray
-from hippo.executors.ray_network import interface_of, reserved_port
+from hippo.executors.ray_network import answer, interface_of, listen, reserved_port
 from hippo.executors.shipping import Parcel
 from hippo.executors.slot import Slot
 
-# A call costs more than most messages are worth. What leaves a worker at work waits a little for more.
+# Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.
 _PATIENT = (LeaseStarted, Progressed, MetricsReported, CheckpointSaved, SaveFailed)
-_LINGER_SECONDS = 0.01
+_LINGER_SECONDS = 0.005
 
 # What is ordered, for which worker; with it goes the message of a command, or why a worker is to end.
 Order = tuple[Literal["carry out", "end", "close"], int, bytes]
@@ -58,6 +60,7 @@ class Posting:
     environment: Mapping[str, str]
     hang_after: float | None
     version: str
+    secret: bytes
 
     def log_of(self, worker: int) -> Path:
         """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
@@ -66,10 +69,14 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The actor is up, on this node. Others who train a lease with its workers meet them at `meeting`."""
+    """The actor is up, on this node, and listens at a port for its driver's call.
+
+    Others who train a lease with its workers meet them at `meeting`.
+    """
 
     host: str
     address: str
+    port: int
     meeting: str
 
     def __str__(self) -> str:
@@ -99,20 +106,22 @@ class RayWorker:
     def __init__(self, workers: Sequence[int], posting: Posting) -> None:
         ray = load_ray()
         self._slots: dict[int, Slot] = {}
-        self._ordering = threading.Lock()
-        self._orders: dict[int, Sequence[Order]] = {}
-        self._turn = 0
         self._news = threading.Condition()
-        self._latest = -1
         self._unsaid: Messages = []
-        self._urgent = False
+        self._line: Line | None = None
         self._first = workers[0]
         address: str = ray.util.get_node_ip_address()
         self._port = reserved_port(address)  # held as long as this actor lives
-        here = Settled(socket.gethostname(), address, f"tcp://{address}:{self._port.getsockname()[1]}")
-        self._say(self._first, here)
+        self._listening = listen(address)
+        here = Settled(
+            socket.gethostname(),
+            address,
+            port=self._listening.getsockname()[1],
+            meeting=f"tcp://{address}:{self._port.getsockname()[1]}",
+        )
+        self._found: Settled | GaveUp = here
         if problem := _problem(posting):
-            self._say(self._first, GaveUp(f"{here} {problem}"))
+            self._found = GaveUp(f"{here} {problem}")
             return
         environment = dict(os.environ)
         environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for user code that uses Ray
@@ -127,30 +136,31 @@ class RayWorker:
             slot = Slot(worker, begin, greeting, hear, patience, alone)
             alone.append(slot)
             self._slots[worker] = slot
+        threading.Thread(target=self._serve, args=[posting.secret], name="orders", daemon=True).start()
+        threading.Thread(target=self._speak_later, name="news", daemon=True).start()
         for slot in self._slots.values():
             slot.start()
 
-    def exchange(self, turn: int, orders: Sequence[Order]) -> bytes:
-        """Do what is ordered, and wait for something to say; return it, as `Messages`.
+    def settle(self) -> Settled | GaveUp:
+        """Say where the actor is, or why no worker can work there."""
+        return self._found
 
-        Calls are numbered: they may run in any order, and their orders are carried out in turn. Only the
-        last call waits. Those before it come back with nothing.
-        """
-        with self._ordering:
-            self._orders[turn] = orders
-            while self._turn in self._orders:
-                for order in self._orders.pop(self._turn):
-                    self._do(*order)
-                self._turn += 1
-        said: Messages = []
+    def stay(self) -> None:
+        """Never come back: the call fails where the actor is gone, and its error says why."""
+        threading.Event().wait()
+
+    def _serve(self, secret: bytes) -> None:
+        """Do what the driver orders, until it is gone."""
+        with self._listening:
+            line = answer(self._listening, secret)
         with self._news:
-            self._latest = max(self._latest, turn)
-            self._news.notify_all()
-            self._news.wait_for(lambda: self._unsaid or self._latest > turn)
-            self._news.wait_for(lambda: self._urgent or self._latest > turn, _LINGER_SECONDS)
-            if self._latest == turn:
-                said, self._unsaid, self._urgent = self._unsaid, [], False
-        return pickle.dumps(said, protocol=5)
+            self._line = line
+            self._speak()
+        with suppress(EOFError):
+            while True:
+                self._do(*pickle.loads(line.wait()))
+        for slot in self._slots.values():
+            slot.abandon()
 
     def _do(self, what: str, worker: int, message: bytes) -> None:
         if what == "close":
@@ -177,9 +187,22 @@ class RayWorker:
         with self._news:
             self._unsaid.append((worker, message))
             if not isinstance(message, _PATIENT):
-                self._urgent = True
-            if self._urgent or len(self._unsaid) == 1:
-                self._news.notify_all()
+                self._speak()
+            elif len(self._unsaid) == 1:
+                self._news.notify()
+
+    def _speak(self) -> None:
+        """Say what there is to say. With `_news` held."""
+        if self._line is not None and self._unsaid:
+            self._line.put(pickle.dumps(self._unsaid, protocol=5))
+            self._unsaid = []
+
+    def _speak_later(self) -> None:
+        with self._news:
+            while True:
+                self._news.wait_for(lambda: self._unsaid)
+                self._news.wait(_LINGER_SECONDS)
+                self._speak()
 
 
 def _decoded(message: bytes) -> Any:

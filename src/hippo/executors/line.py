@@ -1,0 +1,78 @@
+"""A line between two processes, over which whole messages go both ways."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections import deque
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+# A socket that can be written to takes a message of this size without waiting.
+_SMALL = 1 << 15
+_LONGEST_WAIT = 10_000.0
+
+
+class Line:
+    """One end of a line. Receiving is for one thread; the rest is for any."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._readable = select.poll()
+        self._readable.register(connection.fileno(), select.POLLIN)
+        self._writable = select.poll()
+        self._writable.register(connection.fileno(), select.POLLOUT)
+        self._sending = threading.Lock()
+        self._overflow: deque[bytes] = deque()
+        self._ending = threading.RLock()  # `hang_up` may be called by the garbage collector, in any thread
+
+    def receive(self, timeout: float) -> bytes | None:
+        """Return the next message; None after `timeout` seconds. Raises `EOFError` at the end."""
+        if not self._readable.poll(min(timeout, _LONGEST_WAIT) * 1000):
+            return None
+        return self.wait()
+
+    def wait(self) -> bytes:
+        """Return the next message. Raises `EOFError` at the end."""
+        try:
+            return self._connection.recv_bytes()
+        except OSError as error:
+            raise EOFError from error
+
+    def put(self, message: bytes) -> None:
+        """Send a message; waits until there is room for it, or nobody on the other side."""
+        with suppress(OSError):
+            self._connection.send_bytes(message)
+
+    def send(self, message: bytes) -> None:
+        """Send a message without ever waiting. What nobody is left to receive is lost."""
+        with self._sending:
+            if self._overflow:
+                self._overflow.append(message)
+            elif len(message) <= _SMALL and self._writable.poll(0):
+                self.put(message)
+            else:
+                self._overflow.append(message)
+                threading.Thread(target=self._work_off, name="sender", daemon=True).start()
+
+    def _work_off(self) -> None:
+        while self._overflow:
+            self.put(self._overflow[0])
+            with self._sending:
+                self._overflow.popleft()
+
+    def hang_up(self) -> None:
+        """Let both ends receive nothing more but the end."""
+        with (
+            self._ending,
+            suppress(OSError),
+            socket.socket(fileno=os.dup(self._connection.fileno())) as end,
+        ):
+            end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Be done with the line. For the thread that receives."""
+        with self._ending:
+            self._connection.close()
