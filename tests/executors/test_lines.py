@@ -78,7 +78,5 @@ def test_strangers_are_hung_up_on_and_do_not_keep_others_away(monkeypatch: pytes
 def test_where_nobody_listens_it_is_said_what_has_to_be_open() -> None:
     with listen("127.0.0.1") as listening:
         address = listening.getsockname()
-    with pytest.raises(
-        HippoError, match=f"port {address[1]} .*refused.*: between the nodes of a cluster"
-    ):
+    with pytest.raises(HippoError, match=f"port {address[1]} .*refused.*: between the nodes of a cluster"):
         call(address, SECRET)
