@@ -10,11 +10,12 @@ from hippo.plan.node import Node
 from hippo.plan.plan import reach
 from hippo.report import best_result
 from hippo.runtime import Closed, Runtime
-from hippo.tuners.base import Mode
+from hippo.tuners.base import Mode, Result
 from hippo.tuning import Tuning
 from hippo.view.snapshot import BestLine, Snapshot, WorkerLine
 
-# Counting unique steps walks every trial: at most this part of the engine's time goes into it.
+# Counting steps walks every trial, and the best is one of all results: at most this part of the engine's time
+# goes into both.
 _SHARE_OF_TIME = 0.02
 
 
@@ -32,6 +33,7 @@ class Progress:
         self._worked_before = 0.0
         self._unique = 0
         self._found = 0
+        self._best: Result | None = None
         self._counted_at = 0.0
         self._counting_took = 0.0
 
@@ -42,10 +44,15 @@ class Progress:
         self._trained_before = self._runtime.loop.engine.trained
         self._worked_before = self._runtime.loop.engine.books.worker_seconds
 
-    def snapshot(self) -> Snapshot | None:
-        """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed."""
+    def snapshot(self, last: bool = False) -> Snapshot | None:
+        """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed.
+
+        Where there is much to count, some of it may be a few seconds old, but not in the `last` one.
+        """
         if self._tuning is None:
             return None
+        if last:
+            self._counting_took = 0.0
         try:
             return self._runtime.ask(self._take)
         except Closed:
@@ -62,7 +69,7 @@ class Progress:
         leases = {worker: lease for lease in running for worker in lease.workers}
         now = executor.now()
         left = max(self._unique - self._found - trained, 0)
-        best = best_result(tuning.results, self._metric, self._mode)
+        best = self._best
         lines = [
             WorkerLine(worker) if (lease := leases.get(worker)) is None else _line(worker, lease)
             for worker in sorted({*engine.workers.idle, *engine.workers.busy})
@@ -110,7 +117,7 @@ class Progress:
         return self._runtime.loop.engine.trained - self._trained_before
 
     def _count(self, tuning: Tuning) -> None:
-        """Count what all trials need, and what of it was there before the tuning began."""
+        """Count what all trials need, and what of it was there before the tuning began; find the best."""
         now = time.monotonic()
         if self._counting_took > _SHARE_OF_TIME * (now - self._counted_at):
             return
@@ -125,6 +132,7 @@ class Progress:
             left += max(step - there, 0)
         self._unique = unique
         self._found = max(unique - left - self._trained(), 0)
+        self._best = best_result(tuning.results, self._metric, self._mode)
         self._counted_at = time.monotonic()
         self._counting_took = self._counted_at - now
 

@@ -401,10 +401,12 @@ class Study:
         """Wait for what runs on the engine's thread, showing how it goes."""
         future = runtime.spawn(coroutine)
         try:
+            if view.is_silent or progress is None:
+                return future.result()
             while not concurrent.futures.wait([future], timeout=0.2).done:
-                if progress is not None and (snapshot := progress.snapshot()) is not None:
+                if (snapshot := progress.snapshot()) is not None:
                     view.show(snapshot)
-            if progress is not None and (snapshot := progress.snapshot()) is not None:
+            if (snapshot := progress.snapshot(last=True)) is not None:
                 view.show(snapshot)
             return future.result()
         except KeyboardInterrupt:

@@ -25,6 +25,7 @@ from hippo.executors.ray_actors import Actors
 from hippo.executors.ray_network import call
 from hippo.executors.ray_worker import Messages, Order, Settled
 from hippo.executors.shipping import encode
+from hippo.executors.slot import begins
 from hippo.executors.wide import Part
 
 # How long it may take Ray to notice that an actor is gone which has hung up.
@@ -118,7 +119,7 @@ class RaySlot:
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
         if not self.joined or worker not in self.announced:
             return False
-        self._order(("carry out", worker, encode(command)))
+        self._order(("begin" if begins(command) else "deliver", worker, encode(command)))
         return True
 
     def end(self, worker: int, reason: str) -> None:

@@ -16,13 +16,12 @@ import pickle
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import hippo
 from hippo.engine.events import (
@@ -46,8 +45,9 @@ from hippo.executors.slot import Slot
 _PATIENT = (LeaseStarted, Progressed, MetricsReported, CheckpointSaved, SaveFailed)
 _LINGER_SECONDS = 0.005
 
-# What is ordered, for which worker; with it goes the message of a command, or why a worker is to end.
-Order = tuple[Literal["carry out", "end", "close"], int, bytes]
+# What is ordered, for which worker; with it goes the message of a command, which may begin a lease, or why a
+# worker is to end.
+Order = tuple[Literal["begin", "deliver", "end", "close"], int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class RayWorker:
             if what == "end":
                 self._slots[worker].end(message.decode())
             else:
-                self._slots[worker].carry_out(_decoded(message))
+                self._slots[worker].deliver(message, begins=what == "begin")
 
     def _close(self) -> None:
         for slot in self._slots.values():
@@ -200,18 +200,9 @@ class RayWorker:
     def _speak_later(self) -> None:
         with self._news:
             while True:
-                self._news.wait_for(lambda: self._unsaid)
+                self._news.wait_for(lambda: self._unsaid and self._line)
                 self._news.wait(_LINGER_SECONDS)
                 self._speak()
-
-
-def _decoded(message: bytes) -> Any:
-    try:
-        return pickle.loads(message)
-    except BaseException:  # nobody would hear of it, so that this slot had better start afresh
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
 
 
 def _problem(posting: Posting) -> str | None:

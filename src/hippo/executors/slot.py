@@ -29,6 +29,11 @@ _MOST_STARTS = 3
 _CLOSE = pickle.dumps(None)
 
 
+def begins(command: ExecutorCommand | Part) -> bool:
+    """Return whether a worker that gets a command has something to say before long. A peer has not."""
+    return isinstance(command, RunLease) or (isinstance(command, Part) and command.rank == 0)
+
+
 class Slot:
     """Keeps one worker process alive.
 
@@ -70,15 +75,17 @@ class Slot:
 
     def carry_out(self, command: ExecutorCommand | Part) -> bool:
         """Pass a command on; False where there is no process to take it. Its loss is announced."""
-        message = encode(command)
-        is_peer = isinstance(command, Part) and command.rank > 0
         if self.given_up is not None and isinstance(command, RunLease):
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
+        return self.deliver(encode(command), begins=begins(command))
+
+    def deliver(self, message: bytes, begins: bool) -> bool:
+        """Do the same with a command's message; whether it begins something that is to be heard of."""
         with self._lock:
             if self._process is None or not self._joined or self._closing.is_set():
                 return False
             self._process.send(message)
-            if isinstance(command, RunLease | Part) and not is_peer:  # a peer says nothing by itself
+            if begins:
                 self._busy_since = monotonic()
             return True
 

@@ -32,7 +32,7 @@ from torch._utils import _flatten_dense_tensors
 from hippo.errors import CheckpointError
 from hippo.trainers.encoding import REFERENCE
 
-_MARK = b"hippo 3\n"
+_MARK = b"hippo 4\n"
 _HEAD = struct.Struct("<8sQ")
 _ALIGNMENT = 16  # the largest item: two double floats
 _OTHERS = "others"  # what has no plain bytes, as torch.save writes it

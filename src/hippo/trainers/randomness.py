@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _NUMPY_SEEDS = 2**32
 _LENGTH = struct.Struct("<Q")
 _ARRAY = "bytes of an array"
+_to_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,10 @@ class RandomState:
     def to_bytes(self) -> bytes:
         """Return the state as bytes: a length, so much JSON, and the arrays that it speaks of, end to end."""
         version, words, gauss = self.python
-        arrays: list[bytes] = []
-
-        def put(array: np.ndarray[Any, Any]) -> dict[str, Any]:
-            arrays.append(array.tobytes())
-            return {_ARRAY: len(arrays[-1]), "type": array.dtype.str}
-
+        python = {"version": version, "words": _array(words), "gauss": gauss}
         torch = {name: state.numpy() for name, state in self.torch.items()}
-        parts = {"python": [version, _array(words), gauss], "numpy": self.numpy, "torch": torch}
-        text = json.dumps(parts, default=put).encode()
+        arrays: list[bytes] = []
+        text = _to_json(_apart({"python": python, "numpy": self.numpy, "torch": torch}, arrays)).encode()
         return b"".join((_LENGTH.pack(len(text)), text, *arrays))
 
     @classmethod
@@ -57,8 +53,9 @@ class RandomState:
         """Return the state that `to_bytes` made `content` from; `CheckpointError` where it is not."""
         try:
             parts = _parts(content)
-            version, words, gauss = parts["python"]
-            return cls((version, tuple(words.tolist()), gauss), parts["numpy"], _tensors(parts["torch"]))
+            python = parts["python"]
+            words = tuple(python["words"].tolist())
+            return cls((python["version"], words, python["gauss"]), parts["numpy"], _tensors(parts["torch"]))
         except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
             raise CheckpointError(f"a random state cannot be read: {error}") from error
 
@@ -101,9 +98,10 @@ def restore(state: RandomState) -> None:
 
 
 @contextmanager
-def put_back(devices: bool = True) -> Iterator[None]:
-    """Put the generators back to where they are now, however the block ends."""
-    state = capture(devices)
+def put_back(devices: bool = True, state: RandomState | None = None) -> Iterator[None]:
+    """Put the generators back to where they are now, however the block ends. `state` is that, if known."""
+    if state is None:
+        state = capture(devices)
     try:
         yield
     finally:
@@ -116,6 +114,16 @@ def read(path: Path) -> RandomState:
         return RandomState.from_bytes(path.read_bytes())
     except (OSError, CheckpointError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _apart(value: Any, arrays: list[bytes]) -> Any:
+    """Return a value with what stands for the arrays in it, and append their bytes to `arrays`."""
+    if isinstance(value, dict):
+        return {name: _apart(part, arrays) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        arrays.append(value.tobytes())
+        return {_ARRAY: len(arrays[-1]), "type": value.dtype.str}
+    return value
 
 
 def _parts(content: bytes) -> dict[str, Any]:

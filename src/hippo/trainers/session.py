@@ -23,6 +23,7 @@ from hippo.errors import CheckpointError, IllegalTransition, InvalidInput, Train
 from hippo.trainers import randomness
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.metrics import checked_metrics
+from hippo.trainers.randomness import RandomState
 from hippo.trainers.reading import Values, mentioned_names
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Session:
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
         self._names_checked = False
-        self._seeded = b""
+        self._seeded: dict[tuple[str, ...], bytes] = {}
 
     @property
     def step(self) -> int:
@@ -104,7 +105,7 @@ class Session:
         else:
             self._config = None
             trainer = self._ready(scratch=source is None)
-            self._seed_all()
+            randomness.seed_all(self._seed)
             self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
             if source is not None:
                 self._load(trainer, source)
@@ -149,8 +150,9 @@ class Session:
     def snapshot(self) -> Snapshot:
         """Return a function that writes the present state to a path."""
         trainer, config, step = self.trainer, self._config, self._step
-        random = None if trainer.saves_random_state else randomness.capture().to_bytes()
-        drawn = random is not None and random != self._seeded
+        now = None if trainer.saves_random_state else randomness.capture()
+        random = None if now is None else now.to_bytes()
+        drawn = now is not None and random != self._seeded_like(now)
         copy = trainer.snapshot()
 
         def write_copy(path: Path) -> None:
@@ -162,7 +164,7 @@ class Session:
                     f"the snapshot of step {step} was not written before the trainer went on; "
                     f"{self._class.__name__} has no snapshot(), so that its snapshots are not deferred"
                 )
-            with randomness.put_back():
+            with randomness.put_back(state=now):
                 _write(path, random, drawn, trainer.save)
 
         if copy is None:
@@ -255,9 +257,14 @@ class Session:
                 "out of the space"
             )
 
-    def _seed_all(self) -> None:
-        randomness.seed_all(self._seed)
-        self._seeded = randomness.capture().to_bytes()
+    def _seeded_like(self, now: RandomState) -> bytes:
+        """Return the state, right after seeding, of the generators that are there now."""
+        devices = tuple(now.torch)
+        if devices not in self._seeded:
+            with randomness.put_back(state=now):
+                randomness.seed_all(self._seed)
+                self._seeded[devices] = randomness.capture().to_bytes()
+        return self._seeded[devices]
 
     def _load(self, trainer: Trainer, source: Path) -> None:
         self.phase = "load"

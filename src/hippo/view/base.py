@@ -9,7 +9,15 @@ from hippo.view.snapshot import Snapshot
 
 
 class View(ABC):
-    """Base of all views, used as a context manager from one thread."""
+    """Base of all views, used as a context manager from one thread.
+
+    Attributes
+    ----------
+    is_silent : bool
+        Whether it shows nothing, so that nothing need be gathered for it.
+    """
+
+    is_silent = False
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -32,6 +40,8 @@ class View(ABC):
 
 class Silent(View):
     """Shows nothing."""
+
+    is_silent = True
 
     def note(self, text: str) -> None:
         """Say nothing."""
