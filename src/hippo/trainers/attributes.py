@@ -27,7 +27,9 @@ from torch.optim import Optimizer
 from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
 from hippo.trainers.encoding import PLAIN, Copy, same
+from hippo.trainers.packing import Packer
 from hippo.trainers.refusals import check_allowed
+from hippo.trainers.remembered import Memory
 from hippo.trainers.stateful import is_stateful, modules_in, parameters_in
 from hippo.trainers.tree import MISSING, Encoder, leaves, put
 
@@ -56,6 +58,7 @@ class Attributes:
         self._made: dict[int, object] = {}  # what build() and setup() made, by id
         self._constants: dict[int, tuple[object, int]] = {}  # what build() left, by id, with its version
         self._was_watched = False
+        self._memory = Memory()
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """Yield the name and value of everything that is not plain, and not a list, tuple or dict."""
@@ -86,11 +89,33 @@ class Attributes:
         """Return the whole state as data."""
         encoder = Encoder(copy, self._was_made, self._is_constant)
         state = encoder.encode_all(self._present())
+        self._check_made(encoder)
+        return state
+
+    def pack(self, packer: Packer) -> dict[str, Any]:
+        """Return the whole state as data; what is known from the last time is written out already."""
+        encoder = Encoder(packer, self._was_made, self._is_constant)
+        present = self._present()
+        state = {name: self._pack(name, value, packer, encoder) for name, value in present.items()}
+        self._memory.forget_all_but(present)
+        self._check_made(encoder)
+        return state
+
+    def _pack(self, name: str, value: Any, packer: Packer, encoder: Encoder) -> Any:
+        if not is_stateful(value) or encoder.has_met(value):
+            return encoder.encode(value, name)
+        if (known := self._memory.recall(name, value, packer)) is not None:
+            encoder.rely_on(name, value, known.parts)
+            return known.text
+        mark = packer.mark
+        data = encoder.encode(value, name)
+        return self._memory.remember(name, value, data, packer, mark) or data
+
+    def _check_made(self, encoder: Encoder) -> None:
         if self._built is not None:
             for name, value in encoder.relied_on:
                 if not self._was_made(value):
                     raise TrainerError(_made_in_training(name, value))
-        return state
 
     def put(self, state: dict[str, Any]) -> None:
         """Put a whole state back, after build() and setup()."""

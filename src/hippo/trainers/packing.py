@@ -52,27 +52,51 @@ _READ_ERRORS = (
 _to_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 _Form = tuple[torch.dtype, torch.Size, tuple[int, ...] | None]  # with strides where it is not contiguous
+Mark = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Data as it is written."""
+
+    json: bytes
+
+    @classmethod
+    def of(cls, data: Any) -> Text:
+        """Write data."""
+        return data if isinstance(data, Text) else cls(_to_json(data).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tensors that a packer can take again if their forms are what they were."""
+
+    tensors: list[Tensor]
+    forms: list[_Form]
+    devices: list[torch.device]
+    on_gpu: bool
+
+    def is_unchanged(self) -> bool:
+        """Return whether all are as they were, but for the numbers in them."""
+        return (
+            [(tensor.dtype, tensor.shape, None) for tensor in self.tensors] == self.forms
+            and [tensor.device for tensor in self.tensors] == self.devices
+            and all(map(Tensor.is_contiguous, self.tensors))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A copy of a state in main memory, complete once `ready` has come to pass. Nobody changes it."""
 
-    text: str
-    data: Any
-    blocks: list[memoryview]
+    pieces: list[memoryview]
     ready: torch.cuda.Event | None
 
     def content(self) -> list[memoryview]:
         """Return the content of a file, in pieces."""
-        encoded = f"{self.text}\n{_to_json(self.data)}".encode()
-        encoded += b" " * (-len(encoded) % _ALIGNMENT)
-        pieces = [memoryview(_HEAD.pack(_MARK, len(encoded)) + encoded), *self.blocks]
         if self.ready is not None:
             self.ready.synchronize()
-        if sum(map(len, pieces)) <= _FEW_BYTES:
-            pieces = [memoryview(b"".join(pieces))]
-        return pieces
+        return self.pieces
 
 
 class Packer:
@@ -82,14 +106,39 @@ class Packer:
         self._tensors: list[Tensor] = []
         self._forms: list[_Form] = []
         self._others: list[Tensor] = []
+        self._copies = 0
         self._on_gpu = False
+
+    @property
+    def mark(self) -> Mark:
+        """How many tensors are kept for the blocks, and how many of all could only be kept as copies."""
+        return len(self._tensors), self._copies
+
+    def taken_since(self, mark: Mark) -> Taken | None:
+        """Return the tensors taken since a mark; None where not all can be taken again."""
+        start, copies = mark
+        if self._copies > copies:
+            return None
+        tensors = self._tensors[start:]
+        on_gpu = any(tensor.is_cuda for tensor in tensors)
+        return Taken(tensors, self._forms[start:], [tensor.device for tensor in tensors], on_gpu)
+
+    def take_again(self, taken: Taken) -> bool:
+        """Take tensors that were taken before; False where one has another form now."""
+        if not taken.is_unchanged():
+            return False
+        self._tensors += taken.tensors
+        self._forms += taken.forms
+        self._on_gpu |= taken.on_gpu
+        return True
 
     def __call__(self, tensor: Tensor) -> dict[str, Any]:
         """Take a tensor; it must not change before `pack` is called."""
         if tensor.layout is not torch.strided or tensor.is_quantized:
             self._others.append(tensor.detach().cpu().clone())
+            self._copies += 1
             return {REFERENCE: -len(self._others)}
-        strides = None
+        strides, given = None, tensor
         if not tensor.is_contiguous():
             dense = tensor.detach().clone()  # no gaps, and the order in memory stays
             strides = dense.stride()
@@ -100,9 +149,11 @@ class Packer:
             self._on_gpu |= tensor.is_cuda
             tensor = tensor if tensor.is_cuda else tensor.cpu()
         self._tensors.append(tensor)
+        if tensor is not given:
+            self._copies += 1
         return {REFERENCE: len(self._tensors) - 1}
 
-    def pack(self, data: Any, extra: bytes) -> Packed:
+    def pack(self, data: dict[str, Any], extra: bytes) -> Packed:
         """Return data with copies of all tensors taken; those from a GPU may still be on their way."""
         layout = _layout(tuple(self._forms), len(extra))
         join = _joined_from_gpu if self._on_gpu else _joined
@@ -111,12 +162,19 @@ class Packer:
         ready = torch.cuda.Event() if self._on_gpu else None  # type: ignore[no-untyped-call]
         if ready is not None:
             ready.record()
-        text = layout.text
         blocks.append(memoryview(extra))
+        head = layout.text
         if self._others:
             blocks.append(_saved(self._others))
-            text = _to_json(layout.lengths | {_OTHERS: len(blocks[-1])}) + text[text.index("\n") :]
-        return Packed(text, data, blocks, ready)
+            head = layout.text_with(len(blocks[-1]))
+        # Not left to whoever writes: a thread that computes takes more time from training than this takes.
+        items = [b"%b:%b" % (_to_json(name).encode(), Text.of(item).json) for name, item in data.items()]
+        text = b"%b\n{%b}" % (head, b",".join(items))
+        padding = b" " * (-len(text) % _ALIGNMENT)
+        pieces = [memoryview(_HEAD.pack(_MARK, len(text) + len(padding)) + text + padding), *blocks]
+        if ready is None and sum(map(len, pieces)) <= _FEW_BYTES:
+            pieces = [memoryview(b"".join(pieces))]
+        return Packed(pieces, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +183,12 @@ class _Layout:
 
     groups: list[list[int]]
     lengths: dict[str, int]
-    text: str
+    places: str
+    text: bytes
+
+    def text_with(self, others: int) -> bytes:
+        """Return the text where there is a block of others too, so many bytes long."""
+        return f"{_to_json(self.lengths | {_OTHERS: others})}\n{self.places}".encode()
 
 
 @lru_cache(maxsize=8)  # from one snapshot to the next, forms hardly ever change
@@ -140,7 +203,8 @@ def _layout(forms: tuple[_Form, ...], extra: int) -> _Layout:
         places.append([_name(dtype), start, shape, *([strides] if strides is not None else [])])
     order = sorted(groups, key=lambda dtype: -dtype.itemsize)
     lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order} | {_EXTRA: extra}
-    return _Layout([groups[dtype] for dtype in order], lengths, f"{_to_json(lengths)}\n{_to_json(places)}")
+    text = f"{_to_json(lengths)}\n{_to_json(places)}".encode()
+    return _Layout([groups[dtype] for dtype in order], lengths, _to_json(places), text)
 
 
 def read(path: Path) -> tuple[Any, bytes]:

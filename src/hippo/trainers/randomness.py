@@ -11,6 +11,7 @@ import json
 import random
 import struct
 import sys
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hippo.errors import CheckpointError
+from hippo.trainers.numpy_state import NumpyState
 
 if TYPE_CHECKING:
     import torch
@@ -42,11 +44,10 @@ class RandomState:
     def to_bytes(self) -> bytes:
         """Return the state as bytes: a length, so much JSON, and the arrays that it speaks of, end to end."""
         version, words, gauss = self.python
-        python = {"version": version, "words": _array(words), "gauss": gauss}
-        torch = {name: state.numpy() for name, state in self.torch.items()}
-        arrays: list[bytes] = []
-        text = _to_json(_apart({"python": python, "numpy": self.numpy, "torch": torch}, arrays)).encode()
-        return b"".join((_LENGTH.pack(len(text)), text, *arrays))
+        numpy = _written_of_numpy(self.numpy)
+        torch = [state.numpy().data for state in self.torch.values()]
+        head = _head(version, len(words), _to_json(gauss), numpy.text, tuple(self.torch), *map(len, torch))
+        return b"".join((head, array("I", words), numpy.arrays, *torch))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RandomState:
@@ -78,13 +79,13 @@ def capture(devices: bool = True) -> RandomState:
                 states[f"cuda:{index}"] = state
         if devices and torch.backends.mps.is_available():
             states["mps"] = torch.mps.get_rng_state()
-    return RandomState(random.getstate(), np.random.get_state(legacy=False), states)
+    return RandomState(random.getstate(), _of_numpy.get(), states)
 
 
 def restore(state: RandomState) -> None:
     """Put captured generators back; a device that is not there any more is passed over."""
     random.setstate(state.python)
-    np.random.set_state(state.numpy)
+    _of_numpy.put(state.numpy)
     if (torch := sys.modules.get("torch")) is None:
         return
     for name, words in state.torch.items():
@@ -116,13 +117,52 @@ def read(path: Path) -> RandomState:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
+@lru_cache(maxsize=4)  # it hardly ever changes
+def _head(version: int, words: int, gauss: str, numpy: str, devices: tuple[str, ...], *lengths: int) -> bytes:
+    python = f'{{"version":{version},"words":{_to_json(_stand_in(4 * words, "<u4"))},"gauss":{gauss}}}'
+    torch = _to_json({name: _stand_in(length, "|u1") for name, length in zip(devices, lengths, strict=True)})
+    text = f'{{"python":{python},"numpy":{numpy},"torch":{torch}}}'.encode()
+    return _LENGTH.pack(len(text)) + text
+
+
+def _stand_in(length: int, kind: str) -> dict[str, Any]:
+    return {_ARRAY: length, "type": kind}
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A state as JSON, and the arrays that it speaks of, end to end."""
+
+    text: str
+    arrays: bytes
+
+
+class _Latest:
+    """Remembers what was written of the latest state of a generator that is seldom drawn from."""
+
+    def __init__(self) -> None:
+        self._state: object = None
+        self._written = _Written("null", b"")
+
+    def __call__(self, state: object) -> _Written:
+        if state is not self._state:
+            arrays: list[bytes] = []
+            text = _to_json(_apart(state, arrays))
+            self._state, self._written = state, _Written(text, b"".join(arrays))
+        return self._written
+
+
+_of_numpy = NumpyState()
+_written_of_numpy = _Latest()
+
+
 def _apart(value: Any, arrays: list[bytes]) -> Any:
     """Return a value with what stands for the arrays in it, and append their bytes to `arrays`."""
     if isinstance(value, dict):
         return {name: _apart(part, arrays) for name, part in value.items()}
     if isinstance(value, np.ndarray):
         arrays.append(value.tobytes())
-        return {_ARRAY: len(arrays[-1]), "type": value.dtype.str}
+        return _stand_in(len(arrays[-1]), value.dtype.str)
     return value
 
 
@@ -139,11 +179,6 @@ def _parts(content: bytes) -> dict[str, Any]:
 
     parts: dict[str, Any] = json.loads(content[_LENGTH.size : at], object_hook=take)
     return parts
-
-
-@lru_cache(maxsize=1)  # trainers that use torch hardly ever draw from Python's own generator
-def _array(words: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    return np.array(words, dtype=np.uint32)
 
 
 def _tensors(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:

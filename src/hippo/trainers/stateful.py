@@ -31,7 +31,7 @@ def state_of(value: Any, copy: Copy) -> dict[str, Any]:
     if not isinstance(value, nn.Module):
         return {"class": type(value).__qualname__, "state": encode(value.state_dict(), copy)}
     parts = modules_in(value)
-    if all(map(_keeps_to_custom, parts)):
+    if all(map(keeps_to_custom, parts)):
         state, metadata = _customary_state(value)
     else:
         state = value.state_dict()
@@ -132,7 +132,7 @@ def modules_in(value: object) -> list[nn.Module]:
     return list(found)
 
 
-def _keeps_to_custom(part: nn.Module) -> bool:
+def keeps_to_custom(part: nn.Module) -> bool:
     """Return whether a module's own state is just its parameters and buffers, as torch takes it."""
     hooked = part._state_dict_hooks or part._state_dict_pre_hooks
     kind: Any = type(part)

@@ -10,7 +10,7 @@ In the data that an `Encoder` makes, beyond the kinds of `hippo.trainers.encodin
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -120,11 +120,21 @@ class Encoder:
             marks["device"] = str(value.device)
         return {KIND: "tensor", "value": data, **marks} if marks else data
 
-    def _encode_stateful(self, value: Any, name: str) -> Any:
+    def has_met(self, value: object) -> bool:
+        """Return whether the state of an object is there already, also as a part of a module."""
+        return id(value) in self._met
+
+    def rely_on(self, name: str, value: object, parts: Iterable[int]) -> None:
+        """Take it that the state of an object is there, and with it that of parts with these ids."""
         self.relied_on.append((name, value))
-        if id(value) in self._met:  # also as a part of a module that was met
+        self._met.add(id(value))
+        self._met.update(parts)
+
+    def _encode_stateful(self, value: Any, name: str) -> Any:
+        is_there = self.has_met(value)
+        self.rely_on(name, value, map(id, modules_in(value)))
+        if is_there:
             return {KIND: "made"}
-        self._met.update(map(id, modules_in(value)), [id(value)])
         try:
             return {KIND: "state", "value": state_of(value, self._copy)}
         except Unsavable as error:

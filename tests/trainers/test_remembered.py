@@ -1,0 +1,264 @@
+"""What is remembered from one checkpoint to the next is what would be found by looking anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from hippo import TorchTrainer
+from hippo.trainers import randomness
+from hippo.trainers.numpy_state import NumpyState
+from hippo.trainers.remembered import Memory
+
+
+class Changing(TorchTrainer):
+    """A small network with all that a module can have."""
+
+    def build(self) -> None:
+        self.model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Sequential(nn.Linear(3, 1)))
+        self.model.register_parameter("absent", None)
+        self.model[0].register_parameter("last", nn.Parameter(torch.ones(1)))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.count = 0
+
+    def train(self) -> None:
+        """Train a step."""
+        self.count += 1
+        self.optimizer.zero_grad()
+        self.model(torch.randn(4, 2)).sum().backward()
+        self.optimizer.step()
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {}
+
+
+Change = Callable[[Changing], object]
+
+
+def weight(trainer: Changing) -> Any:
+    return trainer.model[0].weight
+
+
+def retyped(trainer: Changing) -> None:
+    weight(trainer).data = weight(trainer).data.double()
+
+
+def reshaped(trainer: Changing) -> None:
+    weight(trainer).data = weight(trainer).data.reshape(weight(trainer).shape[::-1]).clone()
+
+
+def transposed(trainer: Changing) -> None:
+    weight(trainer).data = weight(trainer).data.t()
+
+
+def renamed(trainer: Changing) -> None:
+    part = trainer.model[2]
+    part._modules = {f"{name}x": inner for name, inner in part._modules.items()}
+
+
+class Dated(nn.Sequential):
+    """The same, by a later version."""
+
+    _version = 7
+
+
+def handed_on(trainer: Changing) -> None:
+    """The last of one part becomes the first of the next."""
+    one, other = trainer.model[0]._parameters, trainer.model[1]._parameters
+    name, last = one.popitem()
+    rest = dict(other)
+    other.clear()
+    other.update({name: last, **rest})
+
+
+def exchanged(trainer: Changing) -> None:
+    """Two parameters have each other's entry."""
+    state = trainer.optimizer.state
+    (one, first), (other, second), *rest = state.items()
+    state.clear()
+    state.update([(other, first), (one, second), *rest])
+
+
+def add_group(trainer: Changing) -> None:
+    trainer.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 0.5})
+
+
+def note(trainer: Changing) -> None:
+    trainer.optimizer.param_groups[0].setdefault("notes", []).append(1)
+
+
+def forget_one(trainer: Changing) -> None:
+    if trainer.optimizer.state:
+        trainer.optimizer.state.popitem()
+
+
+def swap_entry(trainer: Changing) -> None:
+    for entry in trainer.optimizer.state.values():
+        entry["exp_avg"] = entry["exp_avg"].clone() + 1
+
+
+def make_sparse(trainer: Changing) -> None:
+    trainer.first = torch.eye(2).to_sparse()  # type: ignore[attr-defined]
+
+
+CHANGES: dict[str, Change] = {
+    "a number in a tensor": lambda trainer: weight(trainer).data.add_(1),
+    "mode": lambda trainer: trainer.model[1].train(not trainer.model[1].training),
+    "frozen": lambda trainer: weight(trainer).requires_grad_(not weight(trainer).requires_grad),
+    "another parameter": lambda trainer: setattr(trainer.model[0], "weight", nn.Parameter(torch.ones(3, 2))),
+    "another type": retyped,
+    "another shape": reshaped,
+    "another order in memory": transposed,
+    "another name": renamed,
+    "another holder": handed_on,
+    "another part": lambda trainer: trainer.model.append(nn.Linear(1, 1)),
+    "another class": lambda trainer: setattr(trainer.model[2], "__class__", Dated),
+    "a parameter where none was": lambda trainer: setattr(
+        trainer.model, "absent", nn.Parameter(torch.ones(1))
+    ),
+    "a buffer": lambda trainer: trainer.model[2].register_buffer("more", torch.zeros(2)),
+    "a buffer that is not saved": lambda trainer: trainer.model[2].register_buffer(
+        "more", torch.zeros(2), persistent=False
+    ),
+    "a buffer not saved": lambda trainer: trainer.model[1]._non_persistent_buffers_set.add("running_var"),
+    "a buffer replaced": lambda trainer: setattr(trainer.model[1], "running_mean", torch.ones(3)),
+    "a hook": lambda trainer: trainer.model.register_state_dict_post_hook(
+        lambda module, state, *_: state.update(extra=torch.ones(1))
+    ),
+    "a hook of the optimizer": lambda trainer: trainer.optimizer.register_state_dict_post_hook(
+        lambda optimizer, state: state.update(extra=1)
+    ),
+    "lr": lambda trainer: trainer.set_group(trainer.optimizer, lr=-0.0),
+    "lr again": lambda trainer: trainer.set_group(trainer.optimizer, lr=0.0),
+    "lr as a tensor": lambda trainer: trainer.set_group(trainer.optimizer, lr=torch.tensor(0.5)),
+    "betas": lambda trainer: trainer.set_group(trainer.optimizer, betas=(0.5, 0.6)),
+    "a list among settings": note,
+    "a group": add_group,
+    "groups in another order": lambda trainer: trainer.optimizer.param_groups.reverse(),
+    "parameters in another order": lambda trainer: trainer.optimizer.param_groups[0]["params"].reverse(),
+    "entries exchanged": exchanged,
+    "an entry fewer": forget_one,
+    "an entry replaced": swap_entry,
+    "state of a parameter": lambda trainer: trainer.optimizer.state[weight(trainer)].update(more=7),
+    "a tensor before": lambda trainer: vars(trainer).update(
+        {"before": torch.ones(2), **{name: vars(trainer).pop(name) for name in ("model", "optimizer")}}
+    ),
+    "a sparse tensor": make_sparse,
+    "a second name": lambda trainer: vars(trainer).update(
+        {"again": trainer.model, "model": vars(trainer).pop("model")}
+    ),
+    "a part under a name of its own": lambda trainer: setattr(trainer, "part", trainer.model[0]),
+    "another model": lambda trainer: setattr(trainer, "model", nn.Sequential(nn.Linear(2, 2), nn.ReLU())),
+    "a model fewer": lambda trainer: setattr(trainer, "model", None),
+}
+
+
+def written(trainer: Changing) -> object:
+    """Return what is written, or why torch refuses to say what there is."""
+    try:
+        return b"".join(trainer.snapshot().content())  # type: ignore[attr-defined]
+    except Exception as error:
+        return type(error)
+
+
+def written_anew(trainer: Changing) -> object:
+    attributes = trainer._attributes
+    kept, attributes._memory = attributes._memory, Memory()
+    content = written(trainer)
+    attributes._memory = kept
+    return content
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_single_change_is_noticed(name: str) -> None:
+    trainer = Changing()
+    trainer.build()
+    trainer.train()
+    before = written(trainer)
+    assert isinstance(before, bytes)
+    assert written(trainer) == written_anew(trainer) == before
+    CHANGES[name](trainer)
+    assert written(trainer) == written_anew(trainer)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from([*CHANGES, "train"]), max_size=8))
+def test_after_any_changes_in_any_order_what_is_written_is_what_is_there(names: list[str]) -> None:
+    trainer = Changing()
+    trainer.build()
+    for name in names:
+        with suppress(Exception):  # it may not go with what was done before
+            (Changing.train if name == "train" else CHANGES[name])(trainer)
+        assert written(trainer) == written_anew(trainer)
+
+
+def test_what_changes_all_the_time_is_not_remembered_and_nothing_is_held_on_to() -> None:
+    trainer = Changing()
+    trainer.build()
+    for number in range(6):
+        trainer.set_group(trainer.optimizer, lr=0.1 / (number + 1))
+        assert written(trainer) == written_anew(trainer)
+    known = trainer._attributes._memory._known
+    assert set(known) == {"model"}
+    del trainer.model
+    written(trainer)
+    assert not known
+
+
+def drawn_and_put_back() -> None:
+    state = np.random.get_state()
+    np.random.randn()
+    np.random.set_state(state)
+
+
+def drawn_and_put_back_by_us() -> None:
+    with randomness.put_back():
+        np.random.randn(3)
+
+
+DRAWS: list[Callable[[], object]] = [
+    np.random.rand,
+    np.random.randn,
+    lambda: np.random.randn(2),
+    lambda: np.random.randint(10, size=3),
+    lambda: np.random.seed(3),
+    lambda: np.random.seed(4),
+    random.random,
+    drawn_and_put_back,
+    drawn_and_put_back_by_us,
+]
+
+
+@given(st.lists(st.sampled_from(DRAWS), max_size=12))
+def test_the_state_of_numpy_is_the_present_one(draws: list[Callable[[], object]]) -> None:
+    watching = NumpyState()
+    with randomness.put_back():
+        for draw in draws:
+            draw()
+            found, there = watching.get(), np.random.get_state(legacy=False)
+            assert repr(found) == repr(there)
+            assert np.array_equal(found["state"]["key"], there["state"]["key"])
+            watching.put(found)
+            assert repr(watching.get()) == repr(there)
+
+
+def test_another_generator_of_numpy_is_watched_in_its_turn() -> None:
+    watching = NumpyState()
+    usual = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
+    try:
+        for generator in (np.random.PCG64(1), np.random.MT19937(2), usual):
+            np.random.set_bit_generator(generator)  # type: ignore[attr-defined, unused-ignore]
+            for _ in range(2):
+                assert repr(watching.get()) == repr(np.random.get_state(legacy=False))
+                np.random.rand()
+    finally:
+        np.random.set_bit_generator(usual)  # type: ignore[attr-defined, unused-ignore]
