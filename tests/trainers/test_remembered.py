@@ -238,6 +238,7 @@ DRAWS: list[Callable[[], object]] = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(DRAWS), max_size=12))
 def test_the_state_of_numpy_is_the_present_one(draws: list[Callable[[], object]]) -> None:
     watching = NumpyState()
