@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hippo import TorchTrainer
-from hippo.trainers import randomness
+from hippo.trainers import randomness, remembered
 from hippo.trainers.numpy_state import NumpyState
 from hippo.trainers.remembered import Memory
 
@@ -201,7 +201,9 @@ def test_after_any_changes_in_any_order_what_is_written_is_what_is_there(names: 
         assert written(trainer) == written_anew(trainer)
 
 
-def test_what_changes_all_the_time_is_not_remembered_and_nothing_is_held_on_to() -> None:
+def test_what_changes_all_the_time_or_is_large_is_not_remembered_and_nothing_is_held_on_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trainer = Changing()
     trainer.build()
     for number in range(6):
@@ -210,6 +212,10 @@ def test_what_changes_all_the_time_is_not_remembered_and_nothing_is_held_on_to()
     known = trainer._attributes._memory._known
     assert set(known) == {"model"}
     del trainer.model
+    written(trainer)
+    assert not known
+    monkeypatch.setattr(remembered, "_MOST_BYTES", 8)
+    trainer.build()
     written(trainer)
     assert not known
 

@@ -102,7 +102,7 @@ class Attributes:
         return state
 
     def _pack(self, name: str, value: Any, packer: Packer, encoder: Encoder) -> Any:
-        if not is_stateful(value) or encoder.has_met(value):
+        if not isinstance(value, nn.Module | Optimizer) or encoder.has_met(value):
             return encoder.encode(value, name)
         if (known := self._memory.recall(name, value, packer)) is not None:
             encoder.rely_on(name, value, known.parts)

@@ -76,6 +76,11 @@ class Taken:
     devices: list[torch.device]
     on_gpu: bool
 
+    @property
+    def bytes(self) -> int:
+        """How much memory they take."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
     def is_unchanged(self) -> bool:
         """Return whether all are as they were, but for the numbers in them."""
         return (

@@ -5,7 +5,8 @@ stay, and so does all that a checkpoint says of them. Looking whether something 
 of the time of describing it anew.
 
 What is looked at is everything that a description comes from. Objects that anybody could change unnoticed,
-such as a list among an optimizer's settings, are not remembered at all.
+such as a list among an optimizer's settings, are not remembered at all. Nor are large ones: copying them takes
+so long that describing them does not matter, and what is remembered is kept in memory, even if it is replaced.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from hippo.trainers.stateful import keeps_to_custom, modules_in
 
 Check = Callable[[], bool]
 
-
 # What has changed so often since it was last remembered will change again.
 _MOST_CHANGES = 3
+_MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Memory:
         self._known: dict[str, Known] = {}
         self._changes: Counter[str] = Counter()
 
-    def recall(self, name: str, value: object, packer: Packer) -> Known | None:
+    def recall(self, name: str, value: nn.Module | Optimizer, packer: Packer) -> Known | None:
         """Have a packer take an object's tensors, and return what else is known of it, if anything is."""
         known = self._known.get(name)
         if known is None or known.value is not value or known.start != packer.mark[0]:
@@ -63,7 +64,9 @@ class Memory:
         self._changes[name] += 1
         return None
 
-    def remember(self, name: str, value: object, data: Any, packer: Packer, mark: Mark) -> Text | None:
+    def remember(
+        self, name: str, value: nn.Module | Optimizer, data: Any, packer: Packer, mark: Mark
+    ) -> Text | None:
         """Return data as it is written, and remember it if that can be of use; otherwise None.
 
         It describes an object all of whose tensors a packer has taken since a mark.
@@ -71,8 +74,8 @@ class Memory:
         self._known.pop(name, None)
         if self._changes[name] >= _MOST_CHANGES:
             return None
-        tensors, check = packer.taken_since(mark), _check_of(value)
-        if tensors is None or check is None:
+        tensors = packer.taken_since(mark)
+        if tensors is None or tensors.bytes > _MOST_BYTES or (check := _check_of(value)) is None:
             return None
         parts = frozenset(map(id, modules_in(value)))
         known = self._known[name] = Known(value, parts, Text.of(data), mark[0], tensors, check)
@@ -84,13 +87,9 @@ class Memory:
             del self._known[name]
 
 
-def _check_of(value: object) -> Check | None:
+def _check_of(value: nn.Module | Optimizer) -> Check | None:
     """Return what says whether an object's description is still the same; None where nothing can."""
-    if isinstance(value, nn.Module):
-        return _Module.of(value)
-    if isinstance(value, Optimizer):
-        return _Optimizer.of(value)
-    return None
+    return _Module.of(value) if isinstance(value, nn.Module) else _Optimizer.of(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +142,8 @@ class _Module:
 
 @dataclass(frozen=True, slots=True)
 class _Optimizer:
+    """An optimizer's groups without their parameters, these, and what is kept for each of them."""
+
     optimizer: Optimizer
     groups: list[dict[str, Any]]
     parameters: list[list[Tensor]]
