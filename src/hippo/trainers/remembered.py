@@ -5,8 +5,8 @@ stay, and so does all that a checkpoint says of them. Looking whether something 
 of the time of describing it anew.
 
 What is looked at is everything that a description comes from. Objects that anybody could change unnoticed,
-such as a list among an optimizer's settings, are not remembered at all. Nor are large ones: copying them takes
-so long that describing them does not matter, and what is remembered is kept in memory, even if it is replaced.
+such as a list among an optimizer's settings, are not remembered at all. Nor are large ones: copying them
+takes so long that describing them does not matter, and what is remembered stays in memory, even if replaced.
 """
 
 from __future__ import annotations
