@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from executors.rig import SECONDS
 from hippo.errors import HippoError
-from hippo.executors import ray_network
 from hippo.executors.line import Line
 from hippo.executors.ray_network import answer, call, listen
 
@@ -59,12 +59,13 @@ def test_hanging_up_ends_it_for_both_and_what_is_sent_then_is_lost(ends: Ends) -
     theirs.hang_up()
 
 
-def test_strangers_are_hung_up_on_and_do_not_keep_others_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_network, "_PROOF_SECONDS", 1)
+def test_strangers_are_hung_up_on_and_do_not_keep_others_away() -> None:
     with listen("127.0.0.1") as listening, ThreadPoolExecutor() as pool:
         address = listening.getsockname()
         answered = pool.submit(answer, listening, SECRET)
-        with socket.create_connection(address):  # says nothing at all
+        with ExitStack() as strangers:
+            for _ in range(5):  # they say nothing at all
+                strangers.enter_context(socket.create_connection(address))
             with pytest.raises(HippoError, match=f"127.0.0.1, port {address[1]} .*ports have to be open"):
                 call(address, b"a guess")
             ours = call(address, SECRET)
@@ -73,6 +74,20 @@ def test_strangers_are_hung_up_on_and_do_not_keep_others_away(monkeypatch: pytes
         assert theirs.wait() == b"hello"
         ours.close()
         theirs.close()
+
+
+@pytest.mark.parametrize("greeting", [b"", b"\0\0\0\5hello", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_who_answers_with_something_else_is_nobody_to_speak_with(greeting: bytes) -> None:
+    def greet() -> None:
+        caller, _ = listening.accept()
+        with caller:
+            caller.sendall(greeting)
+
+    with listen("127.0.0.1") as listening, ThreadPoolExecutor() as pool:
+        greeted = pool.submit(greet)
+        with pytest.raises(HippoError, match="the driver cannot speak with it"):
+            call(listening.getsockname(), SECRET)
+        greeted.result(SECONDS)
 
 
 def test_where_nobody_listens_it_is_said_what_has_to_be_open() -> None:

@@ -19,11 +19,13 @@ from torch.utils.data import Dataset
 
 from hippo.sequences.config import Config
 from hippo.trainers import randomness
+from hippo.trainers.attributes import Attributes
 from hippo.trainers.base import Trainer
 from hippo.trainers.data import Loader
 from hippo.trainers.encoding import same
 from hippo.trainers.session import Session
 from hippo.trainers.torch import TorchTrainer
+from hippo.trainers.tree import Encoder
 
 torch.set_num_threads(1)  # the models are too small for more
 
@@ -156,7 +158,12 @@ class Plain(Trainer):
 def state_of(session: Session) -> Any:
     """Return the whole state of a session as data."""
     trainer = session.trainer
-    own = trainer.place.tolist() if isinstance(trainer, Plain) else trainer._attributes.take(torch.clone)  # type: ignore[attr-defined]
+    if isinstance(trainer, Plain):
+        own: Any = trainer.place.tolist()
+    else:
+        attributes: Attributes = trainer._attributes  # type: ignore[attr-defined]
+        encoder = Encoder(torch.clone, attributes._was_made, attributes._is_constant)
+        own = encoder.encode_all(attributes._present())
     return {"own": own, "random": randomness.capture().to_bytes()}
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,8 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hippo import TorchTrainer
-from hippo.trainers import randomness, remembered
-from hippo.trainers.numpy_state import NumpyState
+from hippo.trainers import remembered
 from hippo.trainers.remembered import Memory
 
 
@@ -122,6 +119,13 @@ CHANGES: dict[str, Change] = {
     "another holder": handed_on,
     "another part": lambda trainer: trainer.model.append(nn.Linear(1, 1)),
     "another class": lambda trainer: setattr(trainer.model[2], "__class__", Dated),
+    "another version": lambda trainer: setattr(trainer.model[2], "_version", 9),
+    "an optimizer of another class": lambda trainer: setattr(
+        trainer.optimizer, "__class__", torch.optim.NAdam
+    ),
+    "an optimizer that says something else": lambda trainer: setattr(
+        trainer.optimizer, "state_dict", lambda: {"said": 1}
+    ),
     "a parameter where none was": lambda trainer: setattr(
         trainer.model, "absent", nn.Parameter(torch.ones(1))
     ),
@@ -201,6 +205,16 @@ def test_after_any_changes_in_any_order_what_is_written_is_what_is_there(names: 
         assert written(trainer) == written_anew(trainer)
 
 
+def test_what_changes_now_and_then_is_remembered_again() -> None:
+    trainer = Changing()
+    trainer.build()
+    for number in range(6):
+        trainer.set_group(trainer.optimizer, lr=0.1 / (number + 1))
+        for _ in range(2):
+            assert written(trainer) == written_anew(trainer)
+    assert set(trainer._attributes._memory._known) == {"model", "optimizer"}
+
+
 def test_what_changes_all_the_time_or_is_large_is_not_remembered_and_nothing_is_held_on_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,54 +232,3 @@ def test_what_changes_all_the_time_or_is_large_is_not_remembered_and_nothing_is_
     trainer.build()
     written(trainer)
     assert not known
-
-
-def drawn_and_put_back() -> None:
-    state = np.random.get_state()
-    np.random.randn()
-    np.random.set_state(state)
-
-
-def drawn_and_put_back_by_us() -> None:
-    with randomness.put_back():
-        np.random.randn(3)
-
-
-DRAWS: list[Callable[[], object]] = [
-    np.random.rand,
-    np.random.randn,
-    lambda: np.random.randn(2),
-    lambda: np.random.randint(10, size=3),
-    lambda: np.random.seed(3),
-    lambda: np.random.seed(4),
-    random.random,
-    drawn_and_put_back,
-    drawn_and_put_back_by_us,
-]
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from(DRAWS), max_size=12))
-def test_the_state_of_numpy_is_the_present_one(draws: list[Callable[[], object]]) -> None:
-    watching = NumpyState()
-    with randomness.put_back():
-        for draw in draws:
-            draw()
-            found, there = watching.get(), np.random.get_state(legacy=False)
-            assert repr(found) == repr(there)
-            assert np.array_equal(found["state"]["key"], there["state"]["key"])
-            watching.put(found)
-            assert repr(watching.get()) == repr(there)
-
-
-def test_another_generator_of_numpy_is_watched_in_its_turn() -> None:
-    watching = NumpyState()
-    usual = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
-    try:
-        for generator in (np.random.PCG64(1), np.random.MT19937(2), usual):
-            np.random.set_bit_generator(generator)  # type: ignore[attr-defined, unused-ignore]
-            for _ in range(2):
-                assert repr(watching.get()) == repr(np.random.get_state(legacy=False))
-                np.random.rand()
-    finally:
-        np.random.set_bit_generator(usual)  # type: ignore[attr-defined, unused-ignore]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import threading
@@ -16,7 +15,10 @@ _LONGEST_WAIT = 10_000.0
 
 
 class Line:
-    """One end of a line. Receiving is for one thread; the rest is for any."""
+    """One end of a line. Receiving is for one thread; `send` and `hang_up` are for any.
+
+    Whoever uses `put` does not use `send` at the same time, and has one thread at a time do it.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -58,19 +60,21 @@ class Line:
                 threading.Thread(target=self._work_off, name="sender", daemon=True).start()
 
     def _work_off(self) -> None:
-        while self._overflow:
+        while True:
             self.put(self._overflow[0])
             with self._sending:
                 self._overflow.popleft()
+                if not self._overflow:
+                    return
 
     def hang_up(self) -> None:
-        """Let both ends receive nothing more but the end."""
-        with (
-            self._ending,
-            suppress(OSError),
-            socket.socket(fileno=os.dup(self._connection.fileno())) as end,
-        ):
-            end.shutdown(socket.SHUT_RDWR)
+        """Let both ends receive what is on its way, and then the end."""
+        with self._ending, suppress(OSError):
+            end = socket.socket(fileno=self._connection.fileno())
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            finally:
+                end.detach()
 
     def close(self) -> None:
         """Be done with the line. For the thread that receives."""

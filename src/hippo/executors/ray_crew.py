@@ -112,8 +112,10 @@ class RayCrew:
 
     # The slots' threads.
 
-    def _hear(self, slot: RaySlot, said: Messages | Exception) -> None:
+    def _hear(self, slot: RaySlot, actor: Any, said: Messages | Exception) -> None:
         with self._lock:
+            if not slot.holds(actor):
+                return
             if isinstance(said, Exception):
                 self._replace(slot, said)
             else:

@@ -1,15 +1,17 @@
 """How processes on the nodes of a cluster find each other, beside Ray.
 
-The driver has a line to each actor: a call by Ray costs a hundred times as much as a message. An actor
-listens, and its driver calls. Both have to prove that they know a secret before anything else is read.
+The driver has a line to each actor: a call by Ray costs many times as much as a message. An actor listens,
+and its driver calls. Both have to prove that they know a secret before anything else is read.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import struct
 import sys
+import threading
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -18,9 +20,13 @@ from hippo.errors import HippoError
 from hippo.executors.line import Line
 
 _SIOCGIFADDR = 0x8915
-# How long the other side may take to be there, and to prove that it knows the secret.
+# How long the other side may take to be there, and how long to say something while it proves what it knows.
 _CALL_SECONDS = 15
 _PROOF_SECONDS = 5
+# What a wrong proof raises: the standard library asserts some of it.
+_NOT_PROVED = (OSError, EOFError, AuthenticationError, AssertionError, ValueError)
+# A line on which nothing passes is tried after so many seconds, at such intervals, and so many times.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 
 Address = tuple[str, int]
 
@@ -31,11 +37,23 @@ def listen(host: str) -> socket.socket:
 
 
 def answer(listening: socket.socket, secret: bytes) -> Line:
-    """Wait for a call of somebody who knows the secret. Others are hung up on."""
-    while True:
-        caller, _ = listening.accept()
-        with suppress(OSError, EOFError, AuthenticationError), caller:
-            return _proved(caller, secret, _PROOF_SECONDS, called=True)
+    """Wait for a call of somebody who knows the secret. Others are hung up on, and keep nobody waiting."""
+    proved: queue.SimpleQueue[Line] = queue.SimpleQueue()
+
+    def prove(caller: socket.socket) -> None:
+        with suppress(*_NOT_PROVED), caller:
+            proved.put(_proved(caller, secret, _PROOF_SECONDS, called=True))
+
+    def accept() -> None:
+        with suppress(OSError):  # nobody listens any more
+            while True:
+                caller, _ = listening.accept()
+                threading.Thread(target=prove, args=[caller], name="proof", daemon=True).start()
+
+    threading.Thread(target=accept, name="calls", daemon=True).start()
+    line = proved.get()
+    listening.shutdown(socket.SHUT_RDWR)
+    return line
 
 
 def call(address: Address, secret: bytes) -> Line:
@@ -43,7 +61,7 @@ def call(address: Address, secret: bytes) -> Line:
     try:
         with socket.create_connection(address, _CALL_SECONDS) as caller:
             return _proved(caller, secret, _CALL_SECONDS, called=False)
-    except (OSError, EOFError, AuthenticationError) as error:
+    except _NOT_PROVED as error:
         host, port = address
         raise HippoError(
             f"the driver cannot speak with it at {host}, port {port} ({error or type(error).__name__}): "
@@ -55,6 +73,9 @@ def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Li
     end.settimeout(None)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message never waits for the next
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # not every system has all of them
+            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
     connection = Connection(os.dup(end.fileno()))
     try:

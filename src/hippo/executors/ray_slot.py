@@ -31,13 +31,14 @@ from hippo.executors.wide import Part
 # How long it may take Ray to notice that an actor is gone which has hung up.
 _NOTICE_SECONDS = 5.0
 
-Hear = Callable[["RaySlot", Messages | Exception], None]
+Hear = Callable[["RaySlot", Any, Messages | Exception], None]
 
 
 class RaySlot:
-    """One slot. All but `carry_out` and `end` is called under the lock of the crew.
+    """One slot. What changes it is called under the lock of the crew, unless nobody counts on it any more.
 
-    `hear` is called in the slot's own thread with what its actor says, or with the error where it is gone.
+    `hear` is called in the slot's own thread with an actor and what it says, or the error where it is gone;
+    it has to ask, under that lock, whether the slot still `holds` this actor.
 
     Attributes
     ----------
@@ -95,6 +96,10 @@ class RaySlot:
     def retired(self) -> bool:
         """Whether nothing is to be expected of this slot."""
         return self._actor is None and self.given_up is None
+
+    def holds(self, actor: Any) -> bool:
+        """Whether an actor is the present one, and was not given up meanwhile."""
+        return actor is self._actor
 
     def start(self) -> None:
         """Have an actor made, as soon as the cluster has room for it."""
@@ -165,7 +170,7 @@ class RaySlot:
     def _live(self) -> None:
         try:
             while (actor := self._made.get()) is not None:
-                self._tell(actor, self._see_through(actor))
+                self._hear(self, actor, self._see_through(actor))
         finally:  # also where `emit` raises: nobody is left to listen then
             self.retire()
 
@@ -175,29 +180,35 @@ class RaySlot:
             found = self._actors.settle(actor)
         except Exception as error:
             return error
-        self._tell(actor, [(self.workers[0], found)])
+        self._hear(self, actor, [(self.workers[0], found)])
         if not isinstance(found, Settled):
             return HippoError(found.reason)
         try:
+            end = self._actors.end(actor)
             line = call((found.address, found.port), self._secret)
-        except HippoError as error:
+        except Exception as error:
             return error
-        end = self._actors.end(actor)
         end.add_done_callback(lambda _: line.hang_up())
         self._line = line
         try:
-            while actor is self._actor:
-                self._tell(actor, pickle.loads(line.wait()))
-            return HippoError("it was told to end")
-        except EOFError:
-            return _cause(end)
+            while self.holds(actor):
+                said = _received(line)
+                if isinstance(said, EOFError):
+                    break
+                self._hear(self, actor, said)
         finally:
             self._line = None
             line.close()
+        return _cause(end) if self.holds(actor) else HippoError("it was told to end")
 
-    def _tell(self, actor: Any, said: Messages | Exception) -> None:
-        if actor is self._actor:  # and not one that was given up meanwhile
-            self._hear(self, said)
+
+def _received(line: Line) -> Messages | Exception:
+    """Wait for what is said next; return an `EOFError` at the end, and any other where it makes no sense."""
+    try:
+        messages: Messages = pickle.loads(line.wait())
+    except Exception as error:
+        return error
+    return messages
 
 
 def _cause(end: Future[None]) -> Exception:

@@ -17,8 +17,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -60,7 +59,7 @@ class Posting:
     environment: Mapping[str, str]
     hang_after: float | None
     version: str
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def log_of(self, worker: int) -> Path:
         """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
@@ -109,6 +108,7 @@ class RayWorker:
         self._news = threading.Condition()
         self._unsaid: Messages = []
         self._line: Line | None = None
+        self._alone = threading.Event()
         self._first = workers[0]
         address: str = ray.util.get_node_ip_address()
         self._port = reserved_port(address)  # held as long as this actor lives
@@ -146,8 +146,8 @@ class RayWorker:
         return self._found
 
     def stay(self) -> None:
-        """Never come back: the call fails where the actor is gone, and its error says why."""
-        threading.Event().wait()
+        """Come back when the driver is gone. Where the actor is, the call fails, and its error says why."""
+        self._alone.wait()
 
     def _serve(self, secret: bytes) -> None:
         """Do what the driver orders, until it is gone."""
@@ -156,11 +156,16 @@ class RayWorker:
         with self._news:
             self._line = line
             self._speak()
-        with suppress(EOFError):
+        try:
             while True:
                 self._do(*pickle.loads(line.wait()))
-        for slot in self._slots.values():
-            slot.abandon()
+        except EOFError:
+            pass
+        finally:
+            for slot in self._slots.values():
+                slot.abandon()
+            line.hang_up()
+            self._alone.set()
 
     def _do(self, what: str, worker: int, message: bytes) -> None:
         if what == "close":

@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 
 from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
-from hippo.trainers.encoding import PLAIN, Copy, same
+from hippo.trainers.encoding import PLAIN, same
 from hippo.trainers.packing import Packer
 from hippo.trainers.refusals import check_allowed
 from hippo.trainers.remembered import Memory
@@ -85,20 +85,16 @@ class Attributes:
 
     # Taking and putting back.
 
-    def take(self, copy: Copy) -> dict[str, Any]:
-        """Return the whole state as data."""
-        encoder = Encoder(copy, self._was_made, self._is_constant)
-        state = encoder.encode_all(self._present())
-        self._check_made(encoder)
-        return state
-
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Return the whole state as data; what is known from the last time is written out already."""
         encoder = Encoder(packer, self._was_made, self._is_constant)
         present = self._present()
         state = {name: self._pack(name, value, packer, encoder) for name, value in present.items()}
         self._memory.forget_all_but(present)
-        self._check_made(encoder)
+        if self._built is not None:
+            for name, value in encoder.relied_on:
+                if not self._was_made(value):
+                    raise TrainerError(_made_in_training(name, value))
         return state
 
     def _pack(self, name: str, value: Any, packer: Packer, encoder: Encoder) -> Any:
@@ -110,12 +106,6 @@ class Attributes:
         mark = packer.mark
         data = encoder.encode(value, name)
         return self._memory.remember(name, value, data, packer, mark) or data
-
-    def _check_made(self, encoder: Encoder) -> None:
-        if self._built is not None:
-            for name, value in encoder.relied_on:
-                if not self._was_made(value):
-                    raise TrainerError(_made_in_training(name, value))
 
     def put(self, state: dict[str, Any]) -> None:
         """Put a whole state back, after build() and setup()."""

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hippo.errors import CheckpointError
-from hippo.trainers.numpy_state import NumpyState
 
 if TYPE_CHECKING:
     import torch
@@ -44,10 +43,11 @@ class RandomState:
     def to_bytes(self) -> bytes:
         """Return the state as bytes: a length, so much JSON, and the arrays that it speaks of, end to end."""
         version, words, gauss = self.python
-        numpy = _written_of_numpy(self.numpy)
+        arrays: list[bytes] = []
+        numpy = _to_json(_apart(self.numpy, arrays))
         torch = [state.numpy().data for state in self.torch.values()]
-        head = _head(version, len(words), _to_json(gauss), numpy.text, tuple(self.torch), *map(len, torch))
-        return b"".join((head, array("I", words), numpy.arrays, *torch))
+        head = _head(version, len(words), _to_json(gauss), numpy, tuple(self.torch), *map(len, torch))
+        return b"".join((head, array("I", words), *arrays, *torch))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RandomState:
@@ -69,23 +69,32 @@ def seed_all(seed: int) -> None:
         torch.manual_seed(seed)
 
 
+def devices_in_use() -> tuple[str, ...]:
+    """Return the names of all devices that torch has generators on which can be captured."""
+    if (torch := sys.modules.get("torch")) is None:
+        return ()
+    on_gpu = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    return "cpu", *(f"cuda:{index}" for index in on_gpu), *(("mps",) * torch.backends.mps.is_available())
+
+
 def capture(devices: bool = True) -> RandomState:
     """Return the present state; without `devices`, of the generators on the CPU alone."""
     states: dict[str, torch.Tensor] = {}
-    if (torch := sys.modules.get("torch")) is not None:
-        states["cpu"] = torch.get_rng_state()
-        if devices and torch.cuda.is_initialized():
-            for index, state in enumerate(torch.cuda.get_rng_state_all()):
-                states[f"cuda:{index}"] = state
-        if devices and torch.backends.mps.is_available():
-            states["mps"] = torch.mps.get_rng_state()
-    return RandomState(random.getstate(), _of_numpy.get(), states)
+    for name in devices_in_use() if devices else devices_in_use()[:1]:
+        torch = sys.modules["torch"]
+        if name == "cpu":
+            states[name] = torch.get_rng_state()
+        elif name == "mps":
+            states[name] = torch.mps.get_rng_state()
+        else:
+            states[name] = torch.cuda.get_rng_state(name)
+    return RandomState(random.getstate(), np.random.get_state(legacy=False), states)
 
 
 def restore(state: RandomState) -> None:
     """Put captured generators back; a device that is not there any more is passed over."""
     random.setstate(state.python)
-    _of_numpy.put(state.numpy)
+    np.random.set_state(state.numpy)
     if (torch := sys.modules.get("torch")) is None:
         return
     for name, words in state.torch.items():
@@ -127,33 +136,6 @@ def _head(version: int, words: int, gauss: str, numpy: str, devices: tuple[str, 
 
 def _stand_in(length: int, kind: str) -> dict[str, Any]:
     return {_ARRAY: length, "type": kind}
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A state as JSON, and the arrays that it speaks of, end to end."""
-
-    text: str
-    arrays: bytes
-
-
-class _Latest:
-    """Remembers what was written of the latest state of a generator that is seldom drawn from."""
-
-    def __init__(self) -> None:
-        self._state: object = None
-        self._written = _Written("null", b"")
-
-    def __call__(self, state: object) -> _Written:
-        if state is not self._state:
-            arrays: list[bytes] = []
-            text = _to_json(_apart(state, arrays))
-            self._state, self._written = state, _Written(text, b"".join(arrays))
-        return self._written
-
-
-_of_numpy = NumpyState()
-_written_of_numpy = _Latest()
 
 
 def _apart(value: Any, arrays: list[bytes]) -> Any:

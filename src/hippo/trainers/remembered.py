@@ -27,7 +27,7 @@ from hippo.trainers.stateful import keeps_to_custom, modules_in
 
 Check = Callable[[], bool]
 
-# What has changed so often since it was last remembered will change again.
+# What has changed so often in a row will change again.
 _MOST_CHANGES = 3
 _MOST_BYTES = 1 << 26
 
@@ -57,9 +57,10 @@ class Memory:
     def recall(self, name: str, value: nn.Module | Optimizer, packer: Packer) -> Known | None:
         """Have a packer take an object's tensors, and return what else is known of it, if anything is."""
         known = self._known.get(name)
-        if known is None or known.value is not value or known.start != packer.mark[0]:
+        if known is None or known.value is not value:
             return None
-        if known.is_unchanged() and packer.take_again(known.tensors):
+        if known.start == packer.mark[0] and known.is_unchanged() and packer.take_again(known.tensors):
+            self._changes[name] = 0
             return known
         self._changes[name] += 1
         return None
@@ -98,6 +99,7 @@ class _Module:
 
     parts: list[nn.Module]
     kinds: list[type]
+    versions: list[int]
     modes: list[bool]
     unsaved: list[frozenset[str]]
     lengths: list[int]
@@ -116,6 +118,7 @@ class _Module:
         return cls(
             parts,
             kinds=list(map(type, parts)),
+            versions=_versions(parts),
             modes=_modes(parts),
             unsaved=[frozenset(part._non_persistent_buffers_set) for part in parts],
             lengths=list(map(len, holders)),
@@ -130,6 +133,7 @@ class _Module:
         holders = _holders(parts)
         return (
             list(map(type, parts)) == self.kinds
+            and _versions(parts) == self.versions
             and _modes(parts) == self.modes
             and not any(part._state_dict_hooks or part._state_dict_pre_hooks for part in parts)
             and list(map(len, holders)) == self.lengths
@@ -145,6 +149,7 @@ class _Optimizer:
     """An optimizer's groups without their parameters, these, and what is kept for each of them."""
 
     optimizer: Optimizer
+    kind: type
     groups: list[dict[str, Any]]
     parameters: list[list[Tensor]]
     keys: list[Tensor]
@@ -155,16 +160,16 @@ class _Optimizer:
         groups = [_without_parameters(group) for group in optimizer.param_groups]
         entries: list[Any] = list(optimizer.state.values())
         if (
-            type(optimizer).state_dict is not Optimizer.state_dict
-            or "state_dict" in vars(optimizer)
-            or _has_hooks(optimizer)
+            not _keeps_to_custom(optimizer)
             or not all(isinstance(key, Tensor) for key in optimizer.state)
             or not all(type(entry) is dict for entry in entries)
             or not all(_is_lasting(item) for part in (*groups, *entries) for item in part.values())
         ):
             return None
         parameters = [list(group["params"]) for group in optimizer.param_groups]
-        return cls(optimizer, groups, parameters, list(optimizer.state), list(map(dict, entries)))
+        return cls(
+            optimizer, type(optimizer), groups, parameters, list(optimizer.state), list(map(dict, entries))
+        )
 
     def __call__(self) -> bool:
         groups, state = self.optimizer.param_groups, self.optimizer.state
@@ -174,7 +179,8 @@ class _Optimizer:
             and len(state) == len(self.keys)
             and all(map(is_, state, self.keys))
             and all(map(_are_same, state.values(), self.entries))
-            and not _has_hooks(self.optimizer)
+            and type(self.optimizer) is self.kind
+            and _keeps_to_custom(self.optimizer)
         )
 
 
@@ -188,8 +194,11 @@ def _without_parameters(group: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name != "params"}
 
 
-def _has_hooks(optimizer: Any) -> bool:
-    return bool(optimizer._optimizer_state_dict_pre_hooks or optimizer._optimizer_state_dict_post_hooks)
+def _keeps_to_custom(optimizer: Any) -> bool:
+    """Return whether an optimizer's state is just its groups and entries, as torch takes it."""
+    hooked = optimizer._optimizer_state_dict_pre_hooks or optimizer._optimizer_state_dict_post_hooks
+    own = type(optimizer).state_dict is not Optimizer.state_dict or "state_dict" in vars(optimizer)
+    return not hooked and not own
 
 
 def _is_lasting(value: Any) -> bool:
@@ -209,6 +218,10 @@ def _holders(parts: list[nn.Module]) -> list[dict[str, Any]]:
 
 def _held(holders: list[dict[str, Any]]) -> list[Any]:
     return [value for holder in holders for value in holder.values()]
+
+
+def _versions(parts: list[nn.Module]) -> list[int]:
+    return [part._version for part in parts]
 
 
 def _modes(parts: list[nn.Module]) -> list[bool]:

@@ -23,7 +23,6 @@ from hippo.errors import CheckpointError, IllegalTransition, InvalidInput, Train
 from hippo.trainers import randomness
 from hippo.trainers.base import Trainer, UserCall
 from hippo.trainers.metrics import checked_metrics
-from hippo.trainers.randomness import RandomState
 from hippo.trainers.reading import Values, mentioned_names
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Session:
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
         self._names_checked = False
-        self._seeded: dict[tuple[str, ...], bytes] = {}
+        self._seeded: dict[tuple[str, ...], bytes] = {}  # what seeding gives, by the devices in use
 
     @property
     def step(self) -> int:
@@ -105,7 +104,7 @@ class Session:
         else:
             self._config = None
             trainer = self._ready(scratch=source is None)
-            randomness.seed_all(self._seed)
+            self._seed_all()
             self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
             if source is not None:
                 self._load(trainer, source)
@@ -152,7 +151,7 @@ class Session:
         trainer, config, step = self.trainer, self._config, self._step
         now = None if trainer.saves_random_state else randomness.capture()
         random = None if now is None else now.to_bytes()
-        drawn = now is not None and random != self._seeded_like(now)
+        drawn = now is not None and random != self._seeded.get(tuple(now.torch))
         copy = trainer.snapshot()
 
         def write_copy(path: Path) -> None:
@@ -257,14 +256,11 @@ class Session:
                 "out of the space"
             )
 
-    def _seeded_like(self, now: RandomState) -> bytes:
-        """Return the state, right after seeding, of the generators that are there now."""
-        devices = tuple(now.torch)
+    def _seed_all(self) -> None:
+        randomness.seed_all(self._seed)
+        devices = randomness.devices_in_use()
         if devices not in self._seeded:
-            with randomness.put_back(state=now):
-                randomness.seed_all(self._seed)
-                self._seeded[devices] = randomness.capture().to_bytes()
-        return self._seeded[devices]
+            self._seeded[devices] = randomness.capture().to_bytes()
 
     def _load(self, trainer: Trainer, source: Path) -> None:
         self.phase = "load"
