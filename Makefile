@@ -40,7 +40,6 @@ tests: $(READY)
 PROGRAMS := scale overhead bound checkpoint reopen agreement chaos paper width deadline peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@failed=; for program in $(PROGRAMS); do \
 		echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py --check || failed="$$failed $$program"; \
 	done; \
