@@ -78,5 +78,5 @@ class Line:
 
     def close(self) -> None:
         """Be done with the line. For the thread that receives."""
-        with self._ending:
+        with self._ending, self._sending:  # nobody else is to write where this was
             self._connection.close()
