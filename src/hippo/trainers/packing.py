@@ -208,8 +208,9 @@ def _layout(forms: tuple[_Form, ...], extra: int) -> _Layout:
         places.append([_name(dtype), start, shape, *([strides] if strides is not None else [])])
     order = sorted(groups, key=lambda dtype: -dtype.itemsize)
     lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order} | {_EXTRA: extra}
-    text = f"{_to_json(lengths)}\n{_to_json(places)}".encode()
-    return _Layout([groups[dtype] for dtype in order], lengths, _to_json(places), text)
+    written = _to_json(places)
+    text = f"{_to_json(lengths)}\n{written}".encode()
+    return _Layout([groups[dtype] for dtype in order], lengths, written, text)
 
 
 def read(path: Path) -> tuple[Any, bytes]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NUMPY_SEEDS = 2**32
 _LENGTH = struct.Struct("<Q")
 _ARRAY = "bytes of an array"
+_WORD = np.dtype(np.uint32).str
 _to_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
@@ -128,7 +129,7 @@ def read(path: Path) -> RandomState:
 
 @lru_cache(maxsize=4)  # it hardly ever changes
 def _head(version: int, words: int, gauss: str, numpy: str, devices: tuple[str, ...], *lengths: int) -> bytes:
-    python = f'{{"version":{version},"words":{_to_json(_stand_in(4 * words, "<u4"))},"gauss":{gauss}}}'
+    python = f'{{"version":{version},"words":{_to_json(_stand_in(4 * words, _WORD))},"gauss":{gauss}}}'
     torch = _to_json({name: _stand_in(length, "|u1") for name, length in zip(devices, lengths, strict=True)})
     text = f'{{"python":{python},"numpy":{numpy},"torch":{torch}}}'.encode()
     return _LENGTH.pack(len(text)) + text
