@@ -7,15 +7,15 @@ generator is as `seed_all` left it, and so it is again after seeding and restori
 
 from __future__ import annotations
 
+import ctypes
 import json
 import random
 import struct
 import sys
-from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 _NUMPY_SEEDS = 2**32
+_MERSENNE_BYTES = 4 * (624 + 1)  # the words, and which of them is next
 _LENGTH = struct.Struct("<Q")
 _ARRAY = "bytes of an array"
 _WORD = np.dtype(np.uint32).str
@@ -44,11 +45,11 @@ class RandomState:
     def to_bytes(self) -> bytes:
         """Return the state as bytes: a length, so much JSON, and the arrays that it speaks of, end to end."""
         version, words, gauss = self.python
-        arrays: list[bytes] = []
-        numpy = _to_json(_apart(self.numpy, arrays))
-        torch = [state.numpy().data for state in self.torch.values()]
-        head = _head(version, len(words), _to_json(gauss), numpy, tuple(self.torch), *map(len, torch))
-        return b"".join((head, array("I", words), *arrays, *torch))
+        numpy, arrays = _numpy.written(self.numpy)
+        torch = [state.numpy().tobytes() for state in self.torch.values()]
+        said = "null" if gauss is None else repr(gauss)
+        head = _head(version, len(words), said, numpy, tuple(self.torch), *map(len, torch))
+        return b"".join((head, struct.pack(f"={len(words)}I", *words), *arrays, *torch))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RandomState:
@@ -62,10 +63,54 @@ class RandomState:
             raise CheckpointError(f"a random state cannot be read: {error}") from error
 
 
+class _Numpy:
+    """NumPy's shared generator. To copy its state takes NumPy long, and most training never draws from it.
+
+    So the state right after seeding is noted, and with it the memory that the generator keeps it in: as long
+    as that is the same, nobody has drawn, and there is no normal number in store for the next draw either
+    (whoever draws one moves the generator; only a state put together by hand could have both).
+    """
+
+    def __init__(self) -> None:
+        self._generator: object = None
+        self._address = 0
+        self._memory: bytes | None = None
+        self._noted: dict[str, Any] = {}
+        self._noted_written: tuple[str, list[bytes]] = "", []
+
+    def note(self) -> None:
+        """Note the state, right after seeding."""
+        generator = self._generator = np.random.get_bit_generator()  # type: ignore[attr-defined]
+        self._address = 0
+        if type(generator) is np.random.MT19937:  # and nobody has chosen another
+            self._address = generator.ctypes.state_address
+            self._memory = self._present_memory()
+            self._noted = np.random.get_state(legacy=False)
+            self._noted_written = _written(self._noted)
+
+    def state(self) -> dict[str, Any]:
+        """Return the present state, for reading only."""
+        is_same = np.random.get_bit_generator() is self._generator  # type: ignore[attr-defined]
+        if is_same and self._address and self._present_memory() == self._memory:
+            return self._noted
+        return np.random.get_state(legacy=False)
+
+    def written(self, state: dict[str, Any]) -> tuple[str, list[bytes]]:
+        """Return a state as JSON, and the arrays that it speaks of."""
+        return self._noted_written if state is self._noted else _written(state)
+
+    def _present_memory(self) -> bytes:
+        return ctypes.string_at(self._address, _MERSENNE_BYTES)
+
+
+_numpy = _Numpy()
+
+
 def seed_all(seed: int) -> None:
     """Seed every shared generator, those of devices included."""
     random.seed(seed)
     np.random.seed(seed % _NUMPY_SEEDS)
+    _numpy.note()
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)
 
@@ -74,8 +119,15 @@ def devices_in_use() -> tuple[str, ...]:
     """Return the names of all devices that torch has generators on which can be captured."""
     if (torch := sys.modules.get("torch")) is None:
         return ()
-    on_gpu = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-    return "cpu", *(f"cuda:{index}" for index in on_gpu), *(("mps",) * torch.backends.mps.is_available())
+    if not torch.cuda.is_initialized():
+        return _without_cuda()
+    return "cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+
+
+@cache
+def _without_cuda() -> tuple[str, ...]:
+    torch = sys.modules["torch"]
+    return ("cpu", "mps") if torch.backends.mps.is_available() else ("cpu",)
 
 
 def capture(devices: bool = True) -> RandomState:
@@ -89,7 +141,7 @@ def capture(devices: bool = True) -> RandomState:
             states[name] = torch.mps.get_rng_state()
         else:
             states[name] = torch.cuda.get_rng_state(name)
-    return RandomState(random.getstate(), np.random.get_state(legacy=False), states)
+    return RandomState(random.getstate(), _numpy.state(), states)
 
 
 def restore(state: RandomState) -> None:
@@ -137,6 +189,11 @@ def _head(version: int, words: int, gauss: str, numpy: str, devices: tuple[str, 
 
 def _stand_in(length: int, kind: str) -> dict[str, Any]:
     return {_ARRAY: length, "type": kind}
+
+
+def _written(state: dict[str, Any]) -> tuple[str, list[bytes]]:
+    arrays: list[bytes] = []
+    return _to_json(_apart(state, arrays)), arrays
 
 
 def _apart(value: Any, arrays: list[bytes]) -> Any:
