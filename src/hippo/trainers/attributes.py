@@ -27,9 +27,9 @@ from torch.optim import Optimizer
 from hippo.errors import CheckpointError, TrainerError
 from hippo.trainers.constancy import fingerprint
 from hippo.trainers.encoding import PLAIN, same
-from hippo.trainers.packing import Packer
+from hippo.trainers.packing import Packed, Packer, named
 from hippo.trainers.refusals import check_allowed
-from hippo.trainers.remembered import Memory
+from hippo.trainers.remembered import Memory, Routine
 from hippo.trainers.stateful import is_stateful, modules_in, parameters_in
 from hippo.trainers.tree import MISSING, Encoder, leaves, put
 
@@ -59,6 +59,7 @@ class Attributes:
         self._constants: dict[int, tuple[object, int]] = {}  # what build() left, by id, with its version
         self._was_watched = False
         self._memory = Memory()
+        self._routine: Routine | None = None
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """Yield the name and value of everything that is not plain, and not a list, tuple or dict."""
@@ -85,27 +86,44 @@ class Attributes:
 
     # Taking and putting back.
 
-    def pack(self, packer: Packer) -> dict[str, Any]:
-        """Return the whole state as data; what is known from the last time is written out already."""
-        encoder = Encoder(packer, self._was_made, self._is_constant)
+    def pack(self, extra: bytes) -> Packed:
+        """Return a copy of the whole state, and `extra` with it."""
+        everything = vars(self._owner)
+        if self._routine is not None and (packed := self._routine.pack(everything, extra)) is not None:
+            return packed
         present = self._present()
-        state = {name: self._pack(name, value, packer, encoder) for name, value in present.items()}
+        packer = Packer()
+        encoder = Encoder(packer, self._was_made, self._is_constant)
+        texts, is_all_known = [], True
+        for name, value in present.items():
+            text = self._memory.written_again(name, value, packer, encoder)
+            if text is None:
+                text = self._written(name, value, packer, encoder)
+                is_all_known &= type(value) in PLAIN
+            texts.append(text)
         self._memory.forget_all_but(present)
         if self._built is not None:
             for name, value in encoder.relied_on:
                 if not self._was_made(value):
                     raise TrainerError(_made_in_training(name, value))
-        return state
+        self._routine = None
+        if is_all_known:
+            self._routine = self._memory.routine(list(everything), present, texts, len(extra))
+        return packer.pack(texts, extra)
 
-    def _pack(self, name: str, value: Any, packer: Packer, encoder: Encoder) -> Any:
-        if not isinstance(value, nn.Module | Optimizer) or encoder.has_met(value):
-            return encoder.encode(value, name)
-        if (known := self._memory.recall(name, value, packer)) is not None:
-            encoder.rely_on(name, value, known.parts)
-            return known.text
-        mark = packer.mark
+    def _written(self, name: str, value: Any, packer: Packer, encoder: Encoder) -> bytes:
+        mark, has_met = packer.mark, encoder.has_met(value)
         data = encoder.encode(value, name)
-        return self._memory.remember(name, value, data, packer, mark) or data
+        text = named(name, data)
+        if has_met:
+            pass
+        elif isinstance(value, (nn.Module, Optimizer)):
+            self._memory.remember(name, value, text, packer, mark)
+        elif is_stateful(value):
+            self._memory.remember_state(name, value, data)
+        elif all(map(self._is_constant, value if type(value) is tuple else (value,))):
+            self._memory.remember_constants(name, value, text)
+        return text
 
     def put(self, state: dict[str, Any]) -> None:
         """Put a whole state back, after build() and setup()."""
@@ -122,6 +140,7 @@ class Attributes:
         except CheckpointError:  # something has got other parts or another shape since
             return False
         self._made = built.made
+        self._routine = None
         self._note_constants()
         return True
 
@@ -152,6 +171,7 @@ class Attributes:
         yield
         check_allowed(self.leaves())
         after = self._by_id()
+        self._routine = None
         self._made = {key: value for key, value in after.items() if key in self._made or key not in before}
 
     @contextmanager
@@ -208,7 +228,10 @@ class Attributes:
         return self._reference()
 
     def _present(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self._owner).items() if name not in self._fixed}
+        present = vars(self._owner).copy()
+        for name in self._fixed:
+            present.pop(name, None)
+        return present
 
     def _by_id(self) -> dict[int, object]:
         return {id(value): value for _, value in self.leaves()}

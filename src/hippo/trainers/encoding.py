@@ -142,6 +142,11 @@ def _encode_dict(value: dict[Any, Any], copy: Copy) -> dict[str, Any]:
     return {KIND: type(value).__name__, "items": items}
 
 
+def is_plain_dict(value: Any) -> bool:
+    """Return whether a value stands for itself: a dict with strings for keys and nothing but plain values."""
+    return type(value) is dict and is_plain(value.values()) and _is_simple(value)
+
+
 def _is_simple(value: dict[Any, Any]) -> bool:
     """Return whether a dict can stand for itself."""
     is_named = type(value) is dict and _STRINGS.issuperset(map(type, value))

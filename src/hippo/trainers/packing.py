@@ -18,8 +18,11 @@ import io
 import json
 import math
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from pickle import PickleError
 from typing import Any
@@ -27,7 +30,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors
 
 from hippo.errors import CheckpointError
 from hippo.trainers.encoding import REFERENCE
@@ -37,8 +39,6 @@ _HEAD = struct.Struct("<8sQ")
 _ALIGNMENT = 16  # the largest item: two double floats
 _OTHERS = "others"  # what has no plain bytes, as torch.save writes it
 _EXTRA = "extra"  # bytes that come along
-# Up to here one write of a copy is quicker than many writes: between two of them, training gets in the way.
-_FEW_BYTES = 1 << 18
 _READ_ERRORS = (
     OSError,
     RuntimeError,
@@ -53,40 +53,61 @@ _to_json = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 _Form = tuple[torch.dtype, torch.Size, tuple[int, ...] | None]  # with strides where it is not contiguous
 Mark = tuple[int, int]
+_kind = attrgetter("dtype", "shape", "device")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Data as it is written."""
+def to_text(data: Any) -> bytes:
+    """Return data as it is written."""
+    return _to_json(data).encode()
 
-    json: bytes
 
-    @classmethod
-    def of(cls, data: Any) -> Text:
-        """Write data."""
-        return data if isinstance(data, Text) else cls(_to_json(data).encode())
+def named(name: str, data: Any) -> bytes:
+    """Return data under its name, as it is written."""
+    return to_text({name: data})[1:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Tensors that a packer can take again if their forms are what they were."""
+    """Tensors that a packer can take again if nothing but the numbers in them has changed.
+
+    `flats` are their bytes, where they lie: as long as that memory is held here, nobody else gets it.
+    """
 
     tensors: list[Tensor]
     forms: list[_Form]
-    devices: list[torch.device]
+    flats: list[Tensor]
+    kinds: list[object]
+    addresses: list[int]
     on_gpu: bool
 
     @property
     def bytes(self) -> int:
         """How much memory they take."""
-        return sum(tensor.nbytes for tensor in self.tensors)
+        return sum(map(len, self.flats))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Taken]) -> Taken:
+        """Return the tensors of several, in this order."""
+
+        def end_to_end(lists: Iterable[list[Any]]) -> list[Any]:
+            return [*chain.from_iterable(lists)]
+
+        return cls(
+            end_to_end(part.tensors for part in parts),
+            end_to_end(part.forms for part in parts),
+            end_to_end(part.flats for part in parts),
+            end_to_end(part.kinds for part in parts),
+            end_to_end(part.addresses for part in parts),
+            any(part.on_gpu for part in parts),
+        )
 
     def is_unchanged(self) -> bool:
         """Return whether all are as they were, but for the numbers in them."""
+        tensors = self.tensors
         return (
-            [(tensor.dtype, tensor.shape, None) for tensor in self.tensors] == self.forms
-            and [tensor.device for tensor in self.tensors] == self.devices
-            and all(map(Tensor.is_contiguous, self.tensors))
+            list(map(_kind, tensors)) == self.kinds
+            and list(map(Tensor.data_ptr, tensors)) == self.addresses
+            and all(map(Tensor.is_contiguous, tensors))
         )
 
 
@@ -96,6 +117,11 @@ class Packed:
 
     pieces: list[memoryview]
     ready: torch.cuda.Event | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is still on its way from a GPU."""
+        return self.ready is None
 
     def content(self) -> list[memoryview]:
         """Return the content of a file, in pieces."""
@@ -110,13 +136,14 @@ class Packer:
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
         self._forms: list[_Form] = []
+        self._flats: list[Tensor] = []
         self._others: list[Tensor] = []
         self._copies = 0
         self._on_gpu = False
 
     @property
     def mark(self) -> Mark:
-        """How many tensors are kept for the blocks, and how many of all could only be kept as copies."""
+        """How many tensors are kept for the blocks, and how many of all cannot be taken again."""
         return len(self._tensors), self._copies
 
     def taken_since(self, mark: Mark) -> Taken | None:
@@ -125,8 +152,14 @@ class Packer:
         if self._copies > copies:
             return None
         tensors = self._tensors[start:]
-        on_gpu = any(tensor.is_cuda for tensor in tensors)
-        return Taken(tensors, self._forms[start:], [tensor.device for tensor in tensors], on_gpu)
+        return Taken(
+            tensors,
+            self._forms[start:],
+            self._flats[start:],
+            kinds=list(map(_kind, tensors)),
+            addresses=list(map(Tensor.data_ptr, tensors)),
+            on_gpu=any(tensor.is_cuda for tensor in tensors),
+        )
 
     def take_again(self, taken: Taken) -> bool:
         """Take tensors that were taken before; False where one has another form now."""
@@ -134,6 +167,7 @@ class Packer:
             return False
         self._tensors += taken.tensors
         self._forms += taken.forms
+        self._flats += taken.flats
         self._on_gpu |= taken.on_gpu
         return True
 
@@ -144,6 +178,7 @@ class Packer:
             self._copies += 1
             return {REFERENCE: -len(self._others)}
         strides, given = None, tensor
+        tensor = tensor.resolve_conj().resolve_neg()
         if not tensor.is_contiguous():
             dense = tensor.detach().clone()  # no gaps, and the order in memory stays
             strides = dense.stride()
@@ -154,39 +189,73 @@ class Packer:
             self._on_gpu |= tensor.is_cuda
             tensor = tensor if tensor.is_cuda else tensor.cpu()
         self._tensors.append(tensor)
-        if tensor is not given:
+        self._flats.append(tensor.detach().view(-1).view(torch.uint8))
+        if tensor is not given or tensor.is_complex():  # whether that is conjugate, its memory does not tell
             self._copies += 1
         return {REFERENCE: len(self._tensors) - 1}
 
-    def pack(self, data: dict[str, Any], extra: bytes) -> Packed:
-        """Return data with copies of all tensors taken; those from a GPU may still be on their way."""
+    def pack(self, data: Iterable[bytes], extra: bytes) -> Packed:
+        """Return data, item by item as `named` writes it, with copies of all tensors taken.
+
+        Copies from a GPU may still be on their way.
+        """
         layout = _layout(tuple(self._forms), len(extra))
-        join = _joined_from_gpu if self._on_gpu else _joined
-        with torch.no_grad():
-            blocks = [_bytes(join([self._tensors[index] for index in group])) for group in layout.groups]
-        ready = torch.cuda.Event() if self._on_gpu else None  # type: ignore[no-untyped-call]
-        if ready is not None:
-            ready.record()
-        blocks.append(memoryview(extra))
-        head = layout.text
-        if self._others:
-            blocks.append(_saved(self._others))
-            head = layout.text_with(len(blocks[-1]))
-        # Not left to whoever writes: a thread that computes takes more time from training than this takes.
-        items = [b"%b:%b" % (_to_json(name).encode(), Text.of(item).json) for name, item in data.items()]
-        text = b"%b\n{%b}" % (head, b",".join(items))
-        padding = b" " * (-len(text) % _ALIGNMENT)
-        pieces = [memoryview(_HEAD.pack(_MARK, len(text) + len(padding)) + text + padding), *blocks]
-        if ready is None and sum(map(len, pieces)) <= _FEW_BYTES:
-            pieces = [memoryview(b"".join(pieces))]
-        return Packed(pieces, ready)
+        flats = [self._flats[index] for index in layout.order]
+        return _packed(layout, flats, self._on_gpu, data, extra, self._others)
+
+
+@dataclass(frozen=True, slots=True)
+class Repacker:
+    """Packs the same tensors again and again."""
+
+    taken: Taken
+    extra: int
+    layout: _Layout
+    flats: list[Tensor]
+
+    @classmethod
+    def of(cls, taken: Taken, extra: int) -> Repacker:
+        """Make one for these tensors, where so many bytes come along."""
+        layout = _layout(tuple(taken.forms), extra)
+        return cls(taken, extra, layout, [taken.flats[index] for index in layout.order])
+
+    def can_pack(self, extra: bytes) -> bool:
+        """Return whether nothing but numbers has changed."""
+        return len(extra) == self.extra and self.taken.is_unchanged()
+
+    def pack(self, data: Iterable[bytes], extra: bytes) -> Packed:
+        """Do the same as a packer would do that had taken the tensors."""
+        return _packed(self.layout, self.flats, self.taken.on_gpu, data, extra, [])
+
+
+def _packed(
+    layout: _Layout,
+    flats: list[Tensor],
+    on_gpu: bool,
+    data: Iterable[bytes],
+    extra: bytes,
+    others: list[Tensor],
+) -> Packed:
+    block = _joined_from_gpu(flats) if on_gpu else _joined(flats)
+    ready = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
+    if ready is not None:
+        ready.record()
+    blocks, places = [block.numpy().data, memoryview(extra)], layout.text
+    if others:
+        blocks.append(_saved(others))
+        places = layout.text_with(len(blocks[-1]))
+    # Not left to whoever writes: a thread that computes takes more time from training than this takes.
+    text = b"%b\n{%b}" % (places, b",".join(data))
+    padding = b" " * (-len(text) % _ALIGNMENT)
+    head = _HEAD.pack(_MARK, len(text) + len(padding))
+    return Packed([memoryview(head + text + padding), *blocks], ready)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How tensors of given forms lie in blocks: which of them in each, and the text that says so."""
+    """In which order the bytes of tensors of given forms lie in a file, and the text that says so."""
 
-    groups: list[list[int]]
+    order: list[int]
     lengths: dict[str, int]
     places: str
     text: bytes
@@ -206,11 +275,12 @@ def _layout(forms: tuple[_Form, ...], extra: int) -> _Layout:
         groups.setdefault(dtype, []).append(index)
         items[dtype] = start + math.prod(shape)
         places.append([_name(dtype), start, shape, *([strides] if strides is not None else [])])
-    order = sorted(groups, key=lambda dtype: -dtype.itemsize)
-    lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in order} | {_EXTRA: extra}
+    types = sorted(groups, key=lambda dtype: -dtype.itemsize)
+    order = [index for dtype in types for index in groups[dtype]]
+    lengths = {_name(dtype): items[dtype] * dtype.itemsize for dtype in types} | {_EXTRA: extra}
     written = _to_json(places)
     text = f"{_to_json(lengths)}\n{written}".encode()
-    return _Layout([groups[dtype] for dtype in order], lengths, written, text)
+    return _Layout(order, lengths, written, text)
 
 
 def read(path: Path) -> tuple[Any, bytes]:
@@ -228,7 +298,7 @@ def read(path: Path) -> tuple[Any, bytes]:
         found = json.loads(
             data, object_hook=lambda item: tensors[item[REFERENCE]] if REFERENCE in item else item
         )
-        return found, bytes(_bytes(blocks[_EXTRA]))
+        return found, blocks[_EXTRA].numpy().tobytes()
     except _READ_ERRORS as error:
         raise CheckpointError(f"{path} cannot be read as a checkpoint: {error}") from error
 
@@ -250,23 +320,16 @@ def _cut(block: Tensor, start: int, shape: list[int], strides: list[int] | None 
     return piece.view(shape) if strides is None else piece.as_strided(shape, strides)
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    if len(parts) == 1:  # torch would hand back the very memory
-        return parts[0].reshape(-1).clone()
-    joined: Tensor = _flatten_dense_tensors(parts)  # type: ignore[no-untyped-call]
+def _joined(flats: list[Tensor]) -> Tensor:
+    return torch.cat(flats) if flats else torch.empty(0, dtype=torch.uint8)
+
+
+def _joined_from_gpu(flats: list[Tensor]) -> Tensor:
+    lengths = list(map(len, flats))
+    joined = torch.empty(sum(lengths), dtype=torch.uint8, pin_memory=True)
+    for target, flat in zip(torch.split(joined, lengths), flats, strict=True):
+        target.copy_(flat, non_blocking=True)
     return joined
-
-
-def _joined_from_gpu(parts: list[Tensor]) -> Tensor:
-    lengths = [part.numel() for part in parts]
-    joined = torch.empty(sum(lengths), dtype=parts[0].dtype, pin_memory=True)
-    for target, part in zip(torch.split(joined, lengths), parts, strict=True):
-        target.copy_(part.view(-1), non_blocking=True)
-    return joined
-
-
-def _bytes(block: Tensor) -> memoryview:
-    return block.view(torch.uint8).numpy().data
 
 
 def _saved(others: list[Tensor]) -> memoryview:
@@ -276,7 +339,7 @@ def _saved(others: list[Tensor]) -> memoryview:
 
 
 def _loaded(block: Tensor) -> list[Tensor]:
-    others: list[Tensor] = torch.load(io.BytesIO(_bytes(block)), weights_only=True)
+    others: list[Tensor] = torch.load(io.BytesIO(block.numpy().data), weights_only=True)
     return others
 
 

@@ -151,8 +151,7 @@ class TorchTrainer(Trainer):
 
     def snapshot(self) -> object:
         """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
-        packer = packing.Packer()
-        return packer.pack(self._attributes.pack(packer), randomness.capture().to_bytes())
+        return self._attributes.pack(randomness.capture().to_bytes())
 
     def write(self, snapshot: Any, path: Path) -> None:
         """Write what `snapshot` returned."""
