@@ -30,6 +30,7 @@ from hippo.executors.shipping import encode, pack
 from hippo.executors.wide import Part
 from hippo.plan.facts import Checkpoint
 from hippo.sequences.config import Config
+from hippo.store.files import CheckpointFiles
 from hippo.trainers.session import Session
 from trainers.samples import state_of
 from trainers.width_samples import Together
@@ -110,15 +111,23 @@ class Crew:
                 if isinstance(event, kind) and all(getattr(event, name) == fields[name] for name in fields):
                     unread.remove(event)
                     return event
-            heard = self._processes[worker].receive(deadline - time.monotonic())
+            heard = self._heard(worker, deadline)
             assert heard is not None, f"waited for {kind.__name__} with {fields}; there was only {unread}"
             unread += heard
+
+    def _heard(self, worker: int, deadline: float) -> list[Event] | None:
+        heard = self._processes[worker].receive(deadline - time.monotonic())
+        if not isinstance(heard, tuple):
+            return heard
+        unsaved, content = heard  # handed over
+        checkpoint = CheckpointFiles(self.job.checkpoints).save_content(unsaved.name, [content])
+        return [CheckpointSaved(unsaved.lease, unsaved.step, checkpoint)]
 
     def end_of(self, worker: int) -> str:
         """Wait until a worker has ended; return why."""
         deadline = time.monotonic() + SECONDS
         try:
-            while (heard := self._processes[worker].receive(deadline - time.monotonic())) is not None:
+            while (heard := self._heard(worker, deadline)) is not None:
                 self._unread[worker] += heard
         except EOFError:
             return self._processes[worker].bury()

@@ -29,7 +29,7 @@ from hippo.engine.events import (
 )
 from hippo.errors import TrainerError
 from hippo.executors.course import Course
-from hippo.executors.saver import Saver
+from hippo.executors.saver import SnapshotSaver
 from hippo.executors.tracebacks import describe
 from hippo.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
 from hippo.store.files import CheckpointFiles
@@ -54,7 +54,7 @@ class Runner:
     """Runs one lease after the other on one session, in one thread."""
 
     def __init__(
-        self, session: Session, files: CheckpointFiles, saver: Saver, inbox: Inbox, send: Send
+        self, session: Session, files: CheckpointFiles, saver: SnapshotSaver, inbox: Inbox, send: Send
     ) -> None:
         self._session = session
         self._files = files
@@ -181,7 +181,7 @@ class Runner:
         except Exception as error:
             self._unsaid.append(SaveFailed(lease.lease, step, describe(error)))
         else:
-            self._saver.save(lease.lease, lease.node_at(step), step, snapshot)
+            self._saver.save(lease.lease, lease.node_at(step), step, snapshot, alone=not lease.peers)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
         latest = None

@@ -1,11 +1,12 @@
 """The program of a worker process: ``python -m hippo.executors.worker DESCRIPTOR WORKER``.
 
-Three threads. The main one trains: user code runs there, as many libraries want it. A second reads commands
-from the connection with the given descriptor, and ends the process when the other end is gone. A third, the
-saver, writes checkpoints. What user code prints goes to a log file and never mixes with messages.
+The main thread trains: user code runs there, as many libraries want it. A second reads commands from the
+connection with the given descriptor, and ends the process when the other end is gone. A third, the saver,
+writes checkpoints that are not small enough to be handed over to the parent. What user code prints goes to a
+log file and never mixes with messages.
 
 The parent speaks first, with a `Parcel`; then come `RunLease`, `Part` and `UpdateLease`, and None to close.
-This process sends lists of events, the first of them `WorkerJoined`.
+This process sends lists of events, the first of them `WorkerJoined`, and what is `Unsaved`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from hippo.engine.events import Event, LeaseFailed, WorkerJoined
 from hippo.errors import HippoError
 from hippo.executors.leases import Inbox, OutOfMemory, Runner
 from hippo.executors.process import OUT_OF_MEMORY, PEER_LOST
-from hippo.executors.saver import Saver
+from hippo.executors.saver import SnapshotSaver
 from hippo.executors.shipping import unpack
 from hippo.executors.tracebacks import describe
 from hippo.executors.wide import Part, PeerLost
@@ -51,7 +52,10 @@ class _Line:
 
     def send(self, events: Sequence[Event]) -> None:
         """Send events. Where nobody is left to hear them, the reading thread is about to end the process."""
-        message = pickle.dumps(events, protocol=5)
+        self.hand_over(pickle.dumps(events, protocol=5))
+
+    def hand_over(self, message: bytes) -> None:
+        """Send a message; waits until there is room for it."""
         with self._sending, suppress(OSError):
             self._connection.send_bytes(message)
 
@@ -83,7 +87,7 @@ def main(descriptor: int, worker: int) -> None:
         return
     inbox: Inbox = queue.SimpleQueue()
     files = CheckpointFiles(job.checkpoints)
-    saver = Saver(files, line.send)
+    saver = SnapshotSaver(files, line.send, line.hand_over)
     runner = Runner(session, files, saver, inbox, line.send)
 
     def close() -> None:

@@ -108,10 +108,11 @@ class Trainer(ABC):
             "write(snapshot, path) has to write what snapshot() returns"
         )
 
-    def content(self, snapshot: Any) -> Sequence[memoryview] | None:
+    def content(self, snapshot: Any, wait: bool = True) -> Sequence[memoryview] | None:
         """Return the content of the file that `write` would write, in pieces, which saves reading it again.
 
-        None, where `write` makes a folder or has to do it itself. Runs in another thread as well.
+        None, where `write` makes a folder or has to do it itself. Without `wait` it is called in training's
+        own thread, and None is returned also where it would take a while; with it, in another thread.
         """
         return None
 

@@ -40,12 +40,12 @@ class Snapshot:
 
     Where it is `deferred`, it may be called at any time, in any thread, while training goes on. Otherwise it
     must be called before the trainer trains again, in the trainer's thread. What would be written can be had
-    as `content`, where it is one file and known in advance.
+    as `content`, where it is one file and known in advance: at once, or, if told to wait, in a while.
     """
 
     deferred: bool
     write: Callable[[Path], None]
-    content: Callable[[], Sequence[memoryview] | None] = lambda: None
+    content: Callable[[bool], Sequence[memoryview] | None] = lambda wait: None
 
     def __call__(self, path: Path) -> None:
         """Write the state to `path`."""
@@ -168,7 +168,7 @@ class Session:
 
         if copy is None:
             return Snapshot(deferred=False, write=save_now)
-        return Snapshot(True, write_copy, lambda: None if drawn else trainer.content(copy))
+        return Snapshot(True, write_copy, lambda wait: None if drawn else trainer.content(copy, wait))
 
     def release(self) -> Trainer:
         """Hand the trainer over, ready for use, and forget it."""

@@ -158,9 +158,9 @@ class TorchTrainer(Trainer):
         with path.open("wb") as file:
             file.writelines(snapshot.content())
 
-    def content(self, snapshot: Any) -> Sequence[memoryview] | None:
+    def content(self, snapshot: Any, wait: bool = True) -> Sequence[memoryview] | None:
         """Return what `write` writes, unless that is overridden."""
-        if type(self).write is not TorchTrainer.write:
+        if type(self).write is not TorchTrainer.write or not (wait or snapshot.is_complete):
             return None
         pieces: list[memoryview] = snapshot.content()
         return pieces
