@@ -206,5 +206,7 @@ def _packed(snapshot: Snapshot) -> memoryview:
 
 def _unpacked(content: bytes, folder: Path) -> Path:
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder)
     return folder / _STATE
