@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 
-import hippo
+import hippotune as hippo
 from harness import Bar, Figures, run
-from hippo import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
-from hippo.engine.commands import ExecutorCommand, RunLease
-from hippo.engine.events import Event, LeaseStarted, MetricsReported, Progressed, WorkerJoined
-from hippo.executors.base import Emit, Job
+from hippotune import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
+from hippotune.engine.commands import ExecutorCommand, RunLease
+from hippotune.engine.events import Event, LeaseStarted, MetricsReported, Progressed, WorkerJoined
+from hippotune.executors.base import Emit, Job
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from digits import Digits

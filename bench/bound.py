@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-import hippo
+import hippotune as hippo
 from harness import Bar, Figures, run
-from hippo import Config, Exponential, MultiStep, Study, TrialGroup, Tuner, Warmup
-from hippo.plan.plan import Plan, unique_steps
-from hippo.stages.tree import stage_tree
+from hippotune import Config, Exponential, MultiStep, Study, TrialGroup, Tuner, Warmup
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.stages.tree import stage_tree
 
 WORKERS = 2
 STEPS = 60

@@ -41,12 +41,12 @@ from typing import Any, Self
 import psutil
 
 from harness import Bar, Figures, run
-from hippo.errors import CheckpointError, StoreError
-from hippo.plan.plan import Plan
-from hippo.runtime import checkpoint_folder
-from hippo.sequences.config import Config
-from hippo.store.catalog import FILE_NAME, open_store
-from hippo.store.files import CheckpointFiles
+from hippotune.errors import CheckpointError, StoreError
+from hippotune.plan.plan import Plan
+from hippotune.runtime import checkpoint_folder
+from hippotune.sequences.config import Config
+from hippotune.store.catalog import FILE_NAME, open_store
+from hippotune.store.files import CheckpointFiles
 from studies.noisy import states
 
 SCRIPT = Path(__file__).parent / "studies" / "noisy.py"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hippo.errors import MissingExtra
-from hippo.plots import save
-from hippo.plots.style import QUIET, dress, plotly_objects
+from hippotune.errors import MissingExtra
+from hippotune.plots import save
+from hippotune.plots.style import QUIET, dress, plotly_objects
 
 ALONE, SHARED, PUBLISHED = "#b8c4d0", "#1d4ed8", "#93b4f5"
 

@@ -30,11 +30,11 @@ from pathlib import Path
 import torch
 
 from harness import Bar, Figures, run
-from hippo import Config
-from hippo.engine.events import CheckpointSaved
-from hippo.executors.saver import SMALL, Saver, SnapshotSaver, Unsaved
-from hippo.store.files import CheckpointFiles, checkpoint_name
-from hippo.trainers.session import Session
+from hippotune import Config
+from hippotune.engine.events import CheckpointSaved
+from hippotune.executors.saver import SMALL, Saver, SnapshotSaver, Unsaved
+from hippotune.store.files import CheckpointFiles, checkpoint_name
+from hippotune.trainers.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from digits import Digits

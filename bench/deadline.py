@@ -42,9 +42,9 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
-import hippo
+import hippotune as hippo
 from harness import Bar, Figures, run
-from hippo import ASHA, Config, Grid, HyperSched, Piecewise, Sequence, Simulated, Study
+from hippotune import ASHA, Config, Grid, HyperSched, Piecewise, Sequence, Simulated, Study
 
 HERE = Path(__file__).parent
 DEADLINES = (900, 1800, 3600)
@@ -237,7 +237,7 @@ def table(figures: Figures, tuners: list[str]) -> str:
 AGAIN = """
 import json, pickle, sys
 sys.path.insert(0, sys.argv[1])
-import hippo
+import hippotune as hippo
 from digits import Digits
 config, step = pickle.loads(bytes.fromhex(sys.argv[3]))
 with hippo.Study("digits", Digits, home=sys.argv[2], executor=hippo.Local(1)) as study:
@@ -250,7 +250,7 @@ def real(seconds: float) -> dict[str, Any]:
     """Tune the digits demo with a deadline; see when it ends, and whether its model is what it says."""
     import pickle
 
-    from hippo.store.files import CheckpointFiles, checkpoint_name
+    from hippotune.store.files import CheckpointFiles, checkpoint_name
 
     examples = str(HERE.parent / "examples")
     sys.path.insert(0, examples)

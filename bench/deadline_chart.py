@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from charts import ALONE, PUBLISHED, SHARED, save_both
-from hippo.plots.style import QUIET, dress, plotly_objects
+from hippotune.plots.style import QUIET, dress, plotly_objects
 
 PANELS = {
     "constants": (("ASHA", "constants", "asha", ALONE), ("HyperSched", "constants", "hypersched", SHARED)),

@@ -32,10 +32,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import hippo
+import hippotune as hippo
 from harness import Bar, Figures, run
-from hippo import Config, Study, TrialGroup, Tuner
-from hippo.executors import Executor
+from hippotune import Config, Study, TrialGroup, Tuner
+from hippotune.executors import Executor
 
 TRIALS, REPORTS = 100, 10
 BARS = [Bar("hippo_seconds", "at most", 1.0), Bar("hippo_to_optuna", "at most", 0.2)]

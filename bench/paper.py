@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
-from hippo.engine.loop import Loop
-from hippo.executors.base import Job
-from hippo.executors.simulated import Simulated
-from hippo.plan.plan import Plan, unique_steps
-from hippo.report import best_result
-from hippo.runtime import Runtime
-from hippo.store.memory import MemoryStore
-from hippo.tuners.base import Trial, TrialGroup, Tuner
-from hippo.tuning import Tuning
+from hippotune.engine.loop import Loop
+from hippotune.executors.base import Job
+from hippotune.executors.simulated import Simulated
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.report import best_result
+from hippotune.runtime import Runtime
+from hippotune.store.memory import MemoryStore
+from hippotune.tuners.base import Trial, TrialGroup, Tuner
+from hippotune.tuning import Tuning
 
 Row = Mapping[str, float]
 

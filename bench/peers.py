@@ -74,7 +74,7 @@ Row = Mapping[str, Any]
 
 def measure(options: argparse.Namespace) -> Figures:
     if missing := [name for name in ("ray", "optuna", "mlxtend") if importlib.util.find_spec(name) is None]:
-        raise SystemExit(f"{', '.join(missing)} missing: pip install 'hippo[dev]'")
+        raise SystemExit(f"{', '.join(missing)} missing: pip install 'hippotune[dev]'")
     os.environ["OMP_NUM_THREADS"] = "1"
     # So that everything started is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))

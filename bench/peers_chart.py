@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from charts import ALONE, SHARED, save_both
-from hippo.plots.style import dress, plotly_objects
+from hippotune.plots.style import dress, plotly_objects
 
 ALGORITHMS = {"grid": "Grid", "halving": "Successive halving"}
 ENGINES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hippo
+import hippotune as hippo
 from peers_process import Engine
 from peers_study import METRIC, MODE, REDUCTION, SEED, WORKERS, Losses, Mnist, Task, trained_plainly
 

@@ -20,9 +20,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import hippo
-from hippo import Config, Cosine, Exponential, MultiStep, Piecewise, Warmup
-from hippo.trainers.session import Session
+import hippotune as hippo
+from hippotune import Config, Cosine, Exponential, MultiStep, Piecewise, Warmup
+from hippotune.trainers.session import Session
 
 WORKERS = 2
 METRIC, MODE = "val_loss", "min"

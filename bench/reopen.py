@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import Bar, Figures, run
-from hippo.plan.facts import Checkpoint, Fact, RequestMade, SpanRecorded
-from hippo.plan.plan import Plan
-from hippo.store.catalog import open_store
-from hippo.store.files import checkpoint_name
-from hippo.store.key import PlanKey
+from hippotune.plan.facts import Checkpoint, Fact, RequestMade, SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.store.catalog import open_store
+from hippotune.store.files import checkpoint_name
+from hippotune.store.key import PlanKey
 from scale import STEPS, space
 
 STUDY, KEY = "reopen", PlanKey("Digits", "version:1", "{}", 0)
@@ -80,7 +80,7 @@ def reopen(home: Path) -> Plan:
 
 
 def show(home: Path) -> None:
-    command = [sys.executable, "-m", "hippo", "show", STUDY, "--home", str(home)]
+    command = [sys.executable, "-m", "hippotune", "show", STUDY, "--home", str(home)]
     subprocess.run([*command, "--metric", "accuracy", "--mode", "max"], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -23,12 +23,12 @@ import resource
 import time
 
 from harness import Bar, Figures, run
-from hippo.engine.commands import RunLease
-from hippo.engine.core import Engine
-from hippo.engine.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Constant, Cosine, Exponential, MultiStep, Piecewise, Sequence, Warmup
-from hippo.sequences.config import Config
+from hippotune.engine.commands import RunLease
+from hippotune.engine.core import Engine
+from hippotune.engine.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Constant, Cosine, Exponential, MultiStep, Piecewise, Sequence, Warmup
+from hippotune.sequences.config import Config
 
 STEPS = 120
 BARS = [

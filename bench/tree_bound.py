@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from hippo.stages.tree import Stage, StageTree
+from hippotune.stages.tree import Stage, StageTree
 
 # Corners (time, worker time), from the shortest time on; worker time falls, ever more slowly, and then stays.
 Curve = list[tuple[float, float]]

@@ -31,19 +31,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hippo
+import hippotune as hippo
 from harness import Bar, Figures, run
-from hippo.executors.base import Job
-from hippo.executors.simulated import Simulated
-from hippo.executors.simulation_times import ScalingCurve
-from hippo.plan.facts import SpanRecorded
-from hippo.plan.plan import Plan
-from hippo.runtime import Runtime
-from hippo.scheduling import Fluid, WidthPolicy
-from hippo.sequences.config import Config
-from hippo.stages.tree import stage_tree
-from hippo.store.memory import MemoryStore
-from hippo.tuners.base import TrialGroup, Trials, Tuner
+from hippotune.executors.base import Job
+from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulation_times import ScalingCurve
+from hippotune.plan.facts import SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.runtime import Runtime
+from hippotune.scheduling import Fluid, WidthPolicy
+from hippotune.sequences.config import Config
+from hippotune.stages.tree import stage_tree
+from hippotune.store.memory import MemoryStore
+from hippotune.tuners.base import TrialGroup, Trials, Tuner
 from paper import GPUS, STUDIES, Cost, PaperStudy, _simulate
 from tree_bound import earliest_end
 

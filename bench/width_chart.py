@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from charts import ALONE, SHARED, save_both
-from hippo.plan.facts import SpanRecorded
-from hippo.plots.style import dress, plotly_objects
+from hippotune.plan.facts import SpanRecorded
+from hippotune.plots.style import dress, plotly_objects
 
 Busy = Mapping[str, Sequence[tuple[Sequence[SpanRecorded], float]]]
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-import hippo
-from hippo import CosineRestarts, Cyclic, Exponential, MultiStep, Piecewise, Warmup
+import hippotune as hippo
+from hippotune import CosineRestarts, Cyclic, Exponential, MultiStep, Piecewise, Warmup
 
 MEAN = torch.tensor([0.4914, 0.4822, 0.4465])
 DEVIATION = torch.tensor([0.2470, 0.2435, 0.2616])

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import hippo
-from hippo import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
+import hippotune as hippo
+from hippotune import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
 
 
 class Digits(hippo.TorchTrainer):

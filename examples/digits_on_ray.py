@@ -5,7 +5,7 @@ python examples/digits_on_ray.py
 
 from __future__ import annotations
 
-import hippo
+import hippotune as hippo
 from digits import Digits, tuner
 
 study = hippo.Study("digits", Digits, home=".hippo/on-ray", executor=hippo.Ray())

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-import hippo
-from hippo import Linear, MultiStep, Piecewise, Polynomial, Warmup
+import hippotune as hippo
+from hippotune import Linear, MultiStep, Piecewise, Polynomial, Warmup
 
 BATCHES = 5  # in a step
 STEPS = 54

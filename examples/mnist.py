@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset, random_split
 
-import hippo
-from hippo import Constant, Cosine, Exponential, MultiStep, Step
+import hippotune as hippo
+from hippotune import Constant, Cosine, Exponential, MultiStep, Step
 
 
 class Mnist(hippo.TorchTrainer):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import hippo
-from hippo import Config, Report, Study, Trainer, TrialGroup, Trials, Tuner
-from hippo.executors.local import Local
+import hippotune as hippo
+from hippotune import Config, Report, Study, Trainer, TrialGroup, Trials, Tuner
+from hippotune.executors.local import Local
 
 
 class Falling(Trainer):

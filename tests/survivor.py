@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-import hippo
-from hippo import MultiStep
+import hippotune as hippo
+from hippotune import MultiStep
 
 SPACE = {"lr": [0.5, MultiStep(0.5, [4], 0.5), MultiStep(0.5, [6], 0.1)], "scale": [1, 2]}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hippo.cli.main import COMMANDS, main
-from hippo.cli.run import _deadline
+from hippotune.cli.main import COMMANDS, main
+from hippotune.cli.run import _deadline
 
 SOURCES = Path(__file__).parents[1] / "src"
 
@@ -20,10 +20,10 @@ import os
 import pickle
 from pathlib import Path
 
-import hippo
-from hippo.executors.local import Local
-from hippo.spaces import Grid
-from hippo.tuners import GridSearch
+import hippotune as hippo
+from hippotune.executors.local import Local
+from hippotune.spaces import Grid
+from hippotune.tuners import GridSearch
 
 print("loaded as", __name__)
 
@@ -68,7 +68,7 @@ if __name__ == "__main__":
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "hippo", *arguments]
+    return [sys.executable, "-m", "hippotune", *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -194,9 +194,9 @@ def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path) -> N
 
 def test_what_lies_beside_the_file_can_be_imported(folder: Path) -> None:
     (folder / "names.py").write_text("NAME = 'beside'")
-    text = STUDY.replace("import hippo\n", "import hippo\nfrom names import NAME\n").replace(
-        '"falling"', "NAME"
-    )
+    text = STUDY.replace(
+        "import hippotune as hippo\n", "import hippotune as hippo\nfrom names import NAME\n"
+    ).replace('"falling"', "NAME")
     (folder / "below").mkdir()
     (folder / "falling.py").write_text(text)
     done = hippo(folder / "below", "run", "../falling.py", "--no-progress")
@@ -370,7 +370,7 @@ def test_a_syntax_error_shows_the_line(tmp_path: Path, capfd: pytest.CaptureFixt
 def test_an_argument_that_hippo_refuses_is_one_line_with_its_place(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    status, message = told(tmp_path, "import hippo\n\nlr = hippo.MultiStep(0.1, [-5])\n", capfd)
+    status, message = told(tmp_path, "import hippotune as hippo\n\nlr = hippo.MultiStep(0.1, [-5])\n", capfd)
     assert status == 2
     assert message.startswith("hippo: wrong.py, line 3: MultiStep: ")
     assert len(message.splitlines()) == 1

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hippo import Report
-from hippo.cli.main import main
-from hippo.history import find_study
-from hippo.runtime import checkpoint_folder
-from hippo.store.catalog import open_store
-from hippo.store.key import PlanKey
+from hippotune import Report
+from hippotune.cli.main import main
+from hippotune.history import find_study
+from hippotune.runtime import checkpoint_folder
+from hippotune.store.catalog import open_store
+from hippotune.store.key import PlanKey
 from stored import DECAYS, Asking, study, trained
 
 HEAVY = [{"lr": 0.5, "weight": weight, "scale": 1.0} for weight in (1, 10, 20)]
@@ -176,7 +176,7 @@ def test_show_of_trials_that_do_not_share_has_a_merge_rate_of_one(run: Run) -> N
 
 
 FILE = """
-import hippo
+import hippotune as hippo
 from stored import Asking, study as stored
 
 def halved(step):
@@ -300,7 +300,7 @@ def test_export_says_what_is_missing(run: Run, tmp_path: Path, monkeypatch: pyte
         monkeypatch.setitem(sys.modules, missing, None)
         told = run("export", "heavy", "-o", str(tmp_path / "x.parquet"), status=2)
         assert "writing Parquet needs pandas and pyarrow" in told
-        assert "pip install 'hippo[pandas]'" in told
+        assert "pip install 'hippotune[pandas]'" in told
 
 
 # hippo gc

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-import hippo
-from hippo.errors import InvalidInput
-from hippo.estimates import Cost, Estimate, estimate, format_estimates, measured_effects, on_one_slot
-from hippo.executors.simulated import Simulated
-from hippo.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
-from hippo.plan.plan import Plan
-from hippo.scheduling.profile import Profile
-from hippo.sequences import Config, Exponential, MultiStep
-from hippo.spaces.space import Grid
-from hippo.store.catalog import open_store
-from hippo.tuners.grid_search import GridSearch
-from hippo.tuners.successive_halving import SuccessiveHalving
+import hippotune as hippo
+from hippotune.errors import InvalidInput
+from hippotune.estimates import Cost, Estimate, estimate, format_estimates, measured_effects, on_one_slot
+from hippotune.executors.simulated import Simulated
+from hippotune.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.scheduling.profile import Profile
+from hippotune.sequences import Config, Exponential, MultiStep
+from hippotune.spaces.space import Grid
+from hippotune.store.catalog import open_store
+from hippotune.tuners.grid_search import GridSearch
+from hippotune.tuners.successive_halving import SuccessiveHalving
 
 
 class Nothing(hippo.Trainer):

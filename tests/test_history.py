@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo import Config, Report, Trials, Tuner
-from hippo.errors import InvalidInput
-from hippo.history import History, find_study, read_study
-from hippo.plan.facts import Fact, RequestMade, SpanRecorded
-from hippo.plan.plan import Plan
-from hippo.store.catalog import open_store
-from hippo.store.memory import MemoryStore
-from hippo.tuners.base import TrialGroup
+from hippotune import Config, Report, Trials, Tuner
+from hippotune.errors import InvalidInput
+from hippotune.history import History, find_study, read_study
+from hippotune.plan.facts import Fact, RequestMade, SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.store.catalog import open_store
+from hippotune.store.memory import MemoryStore
+from hippotune.tuners.base import TrialGroup
 from sequences.strategies import configs
 from stored import DECAYS, LATE, Asking, study, trained
 

@@ -21,13 +21,22 @@ from typing import Any
 import psutil
 import pytest
 
-import hippo
-from hippo import CheckpointError, Config, GridSearch, Local, MultiStep, StoreError, Study, SuccessiveHalving
-from hippo.plan.plan import Plan, unique_steps
-from hippo.runtime import checkpoint_folder
-from hippo.store.catalog import open_store
-from hippo.store.files import CheckpointFiles
-from hippo.trainers.session import Session
+import hippotune as hippo
+from hippotune import (
+    CheckpointError,
+    Config,
+    GridSearch,
+    Local,
+    MultiStep,
+    StoreError,
+    Study,
+    SuccessiveHalving,
+)
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.runtime import checkpoint_folder
+from hippotune.store.catalog import open_store
+from hippotune.store.files import CheckpointFiles
+from hippotune.trainers.session import Session
 from survivor import SPACE, Survivor
 
 ROOT = Path(__file__).parents[1]
@@ -378,7 +387,7 @@ def test_where_files_may_not_grow_a_study_stops_and_when_they_may_again_it_goes_
     files = [path for path in (tmp_path / "home" / "checkpoints").rglob("*") if path.is_file()]
     most = max(path.stat().st_size for path in files)
     for process in psutil.Process().children():
-        if "hippo.executors.worker" in process.cmdline():
+        if "hippotune.executors.worker" in process.cmdline():
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
     with pytest.raises(hippo.HippoError, match=r"(?s)could not be saved.*File too large"):
         study.tune(grid(200), progress=False)

@@ -13,16 +13,16 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-import hippo
-from hippo import Config, Report, Study
-from hippo.errors import HippoError, InvalidInput, MissingExtra, StoreError
-from hippo.executors.simulated import Simulated
-from hippo.history import History
-from hippo.optuna_study import Parameters
-from hippo.plan.facts import RequestMade
-from hippo.plan.plan import Plan
-from hippo.store.memory import MemoryStore
-from hippo.tuners import RandomSearch, SuccessiveHalving
+import hippotune as hippo
+from hippotune import Config, Report, Study
+from hippotune.errors import HippoError, InvalidInput, MissingExtra, StoreError
+from hippotune.executors.simulated import Simulated
+from hippotune.history import History
+from hippotune.optuna_study import Parameters
+from hippotune.plan.facts import RequestMade
+from hippotune.plan.plan import Plan
+from hippotune.store.memory import MemoryStore
+from hippotune.tuners import RandomSearch, SuccessiveHalving
 from stored import Asking, Falling, study
 
 SPACE = {

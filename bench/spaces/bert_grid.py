@@ -9,10 +9,10 @@ from __future__ import annotations
 from paper_families import SEQUENCE_LENGTH, WEIGHT_DECAY, step_decay, warm_step_decay
 from stand_in import StandIn
 
-import hippo
-from hippo.executors.simulated import Simulated
-from hippo.spaces import Grid
-from hippo.tuners import GridSearch
+import hippotune as hippo
+from hippotune.executors.simulated import Simulated
+from hippotune.spaces import Grid
+from hippotune.tuners import GridSearch
 
 STEPS = 27_000
 SECONDS_PER_STEP = 808.21 * 3600 / (40 * STEPS)

@@ -18,10 +18,10 @@ from paper_families import (
 )
 from stand_in import StandIn
 
-import hippo
-from hippo.executors.simulated import Simulated
-from hippo.spaces import Grid
-from hippo.tuners import GridSearch
+import hippotune as hippo
+from hippotune.executors.simulated import Simulated
+from hippotune.spaces import Grid
+from hippotune.tuners import GridSearch
 
 STEPS = 120
 SECONDS_PER_STEP = 944.88 * 3600 / 28_900

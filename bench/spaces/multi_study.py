@@ -21,9 +21,9 @@ from paper_families import (
     warm_step_decay,
 )
 
-from hippo.sequences import Sequence
-from hippo.spaces import Grid
-from hippo.tuners import SuccessiveHalving
+from hippotune.sequences import Sequence
+from hippotune.spaces import Grid
+from hippotune.tuners import SuccessiveHalving
 
 STEPS = 120
 COUNTS = (2, 4, 8)

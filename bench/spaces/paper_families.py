@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as Listed
 
-from hippo.sequences import CosineRestarts, Cyclic, Exponential, MultiStep, Piecewise, Sequence, Warmup
-from hippo.spaces import Option
+from hippotune.sequences import CosineRestarts, Cyclic, Exponential, MultiStep, Piecewise, Sequence, Warmup
+from hippotune.spaces import Option
 
 LEARNING_RATE = 0.1
 

@@ -21,9 +21,9 @@ from paper_families import (
 )
 from stand_in import StandIn
 
-import hippo
-from hippo.executors.simulated import Simulated
-from hippo.spaces import Grid
+import hippotune as hippo
+from hippotune.executors.simulated import Simulated
+from hippotune.spaces import Grid
 
 STEPS = 120
 WORKERS = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resnet56 import STEPS, new_study, space
 
-from hippo.tuners import SuccessiveHalving
+from hippotune.tuners import SuccessiveHalving
 
 study = new_study("resnet56-sha")
 tuner = SuccessiveHalving(space, metric="accuracy", mode="max", min_steps=15, max_steps=STEPS, reduction=4)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hippo.trainers import Trainer
+from hippotune.trainers import Trainer
 
 
 class StandIn(Trainer):

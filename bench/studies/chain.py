@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import hippo
+import hippotune as hippo
 
 
 class Chain(hippo.TorchTrainer):

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-import hippo
-from hippo import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
+import hippotune as hippo
+from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 
 SAMPLES, FEATURES, CLASSES = 500, 64, 10
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
-from hippo.engine.commands import RunLease, UpdateLease
-from hippo.engine.events import (
+from hippotune.engine.commands import RunLease, UpdateLease
+from hippotune.engine.events import (
     BestChanged,
     ConfigsForeseen,
     Halted,
@@ -19,10 +19,10 @@ from hippo.engine.events import (
     RequestWithdrawn,
     WorkerJoined,
 )
-from hippo.errors import IllegalTransition
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
-from hippo.sequences.config import Config
+from hippotune.errors import IllegalTransition
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
+from hippotune.sequences.config import Config
 
 
 def config(lr: object) -> Config:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.world import World, metrics_of, trained_alone
-from hippo.engine.commands import Abort, RunLease
-from hippo.engine.events import (
+from hippotune.engine.commands import Abort, RunLease
+from hippotune.engine.events import (
     CheckpointLost,
     GroupSubmitted,
     LeaseFinished,
@@ -14,8 +14,8 @@ from hippo.engine.events import (
     Resumed,
     SaveFailed,
 )
-from hippo.plan.facts import Position
-from hippo.sequences import Config, MultiStep
+from hippotune.plan.facts import Position
+from hippotune.sequences import Config, MultiStep
 
 FLAT = Config({"lr": 0.1})
 DROP = Config({"lr": MultiStep(0.1, [4], 0.1)})

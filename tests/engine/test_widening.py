@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from engine.test_core import POOL, answered, config, leases, studies
 from engine.world import Worker, World, metrics_of, trained_alone
-from hippo import Fluid
-from hippo.engine.commands import UpdateLease
-from hippo.engine.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
-from hippo.engine.widening import Fits
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Config, MultiStep
+from hippotune import Fluid
+from hippotune.engine.commands import UpdateLease
+from hippotune.engine.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
+from hippotune.engine.widening import Fits
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Config, MultiStep
 
 HALF = Fraction(1, 2)
 LONG, SHORT = config(0.1), config(0.5)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
-from hippo.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
-from hippo.engine.core import Engine
-from hippo.engine.events import (
+from hippotune.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
+from hippotune.engine.core import Engine
+from hippotune.engine.events import (
     CheckpointDeleted,
     CheckpointSaved,
     Event,
@@ -31,12 +31,12 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.engine.validation import validate
-from hippo.engine.widening import Fits
-from hippo.plan.facts import Checkpoint, Fact
-from hippo.plan.plan import Plan
-from hippo.scheduling.policy import WidthPolicy
-from hippo.sequences.config import Config
+from hippotune.engine.validation import validate
+from hippotune.engine.widening import Fits
+from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.plan.plan import Plan
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.sequences.config import Config
 
 State = tuple[object, ...]
 

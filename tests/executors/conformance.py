@@ -1,4 +1,4 @@
-"""What every executor must do, whatever it runs on: the contract of `hippo.executors.base` as tests.
+"""What every executor must do, whatever it runs on: the contract of `hippotune.executors.base` as tests.
 
 An executor's own test module derives a class from `LeaseConformance`, or from `TrainingConformance` where
 trainers really run, and says in `make_executor` how the executor is made. All tests of a class share one.
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from executors.rig import NEVER, Rig
-from hippo.engine.events import (
+from hippotune.engine.events import (
     CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
@@ -25,9 +25,9 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.executors import Executor
-from hippo.sequences.custom import Function, Table
-from hippo.store.files import CheckpointFiles
+from hippotune.executors import Executor
+from hippotune.sequences.custom import Function, Table
+from hippotune.store.files import CheckpointFiles
 
 
 class LeaseConformance(ABC):

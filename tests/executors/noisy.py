@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hippo.trainers.base import Trainer
+from hippotune.trainers.base import Trainer
 
 
 def fall_ill(fault: str) -> None:

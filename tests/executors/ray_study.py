@@ -9,9 +9,9 @@ from typing import Any
 
 import ray
 
-import hippo
+import hippotune as hippo
 from executors.noisy import Noisy
-from hippo.executors import Executor
+from hippotune.executors import Executor
 
 HOLD = 3
 SPACE = {

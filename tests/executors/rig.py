@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from executors.noisy import Noisy
-from hippo.engine.commands import RunLease, Segment, UpdateLease
-from hippo.engine.events import CheckpointSaved, Event, LeaseFailed, LeaseFinished, MetricsReported
-from hippo.executors import Executor, Job
-from hippo.plan.facts import Checkpoint
-from hippo.sequences.config import Config
+from hippotune.engine.commands import RunLease, Segment, UpdateLease
+from hippotune.engine.events import CheckpointSaved, Event, LeaseFailed, LeaseFinished, MetricsReported
+from hippotune.executors import Executor, Job
+from hippotune.plan.facts import Checkpoint
+from hippotune.sequences.config import Config
 
 SECONDS = 60.0  # nothing takes so long unless it is broken
 NEVER = 10**9

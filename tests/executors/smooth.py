@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import hippo
+import hippotune as hippo
 
 torch.set_num_threads(1)  # the network is too small for more, and one process is as exact as another then
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from executors.rig import SECONDS, Rig
-from hippo.engine.events import CheckpointSaved, LeaseFinished, SaveFailed, WorkerJoined, WorkerLost
-from hippo.executors import Local
-from hippo.executors.saver import Saver, Unsaved
-from hippo.plan.facts import Checkpoint
-from hippo.store.files import CheckpointFiles, DiskFull, checkpoint_name
-from hippo.trainers.base import Trainer
+from hippotune.engine.events import CheckpointSaved, LeaseFinished, SaveFailed, WorkerJoined, WorkerLost
+from hippotune.executors import Local
+from hippotune.executors.saver import Saver, Unsaved
+from hippotune.plan.facts import Checkpoint
+from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
+from hippotune.trainers.base import Trainer
 
 SMALL, LARGE = 1000, 1 << 20
 

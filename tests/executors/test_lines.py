@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from executors.rig import SECONDS
-from hippo.errors import HippoError
-from hippo.executors.line import Line
-from hippo.executors.ray_network import answer, call, listen
+from hippotune.errors import HippoError
+from hippotune.executors.line import Line
+from hippotune.executors.ray_network import answer, call, listen
 
 SECRET = b"between us"
 Ends = tuple[Line, Line]

@@ -19,7 +19,7 @@ import pytest
 from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.rig import NEVER, SECONDS, Rig
-from hippo.engine.events import (
+from hippotune.engine.events import (
     CheckpointSaved,
     Event,
     LeaseFinished,
@@ -27,8 +27,8 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.errors import HippoError, InvalidInput
-from hippo.executors import Job, Local
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors import Job, Local
 
 MakeRig = Callable[..., Rig]
 

@@ -21,8 +21,8 @@ from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.ray_nodes import Nodes, is_on
 from executors.rig import CONFIG, SECONDS, Rig
-from hippo import Ray, Study, TrainerError
-from hippo.engine.events import (
+from hippotune import Ray, Study, TrainerError
+from hippotune.engine.events import (
     CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
@@ -30,11 +30,11 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.errors import HippoError, InvalidInput, MissingExtra
-from hippo.executors import Job, ray_crew, ray_network, ray_slot
-from hippo.executors.line import Line
-from hippo.executors.ray_cluster import SlotResources
-from hippo.executors.ray_network import Address
+from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.executors import Job, ray_crew, ray_network, ray_slot
+from hippotune.executors.line import Line
+from hippotune.executors.ray_cluster import SlotResources
+from hippotune.executors.ray_network import Address
 
 MakeRig = Callable[..., Rig]
 
@@ -224,9 +224,9 @@ class Heard(logging.Handler):
 @pytest.fixture
 def heard() -> Iterator[Heard]:
     handler = Heard()
-    logging.getLogger("hippo").addHandler(handler)
+    logging.getLogger("hippotune").addHandler(handler)
     yield handler
-    logging.getLogger("hippo").removeHandler(handler)
+    logging.getLogger("hippotune").removeHandler(handler)
 
 
 def test_a_cluster_without_room_is_waited_for_and_a_node_that_does_not_see_the_checkpoints_is_named(

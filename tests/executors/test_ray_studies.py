@@ -17,8 +17,8 @@ import pytest
 from executors import ray_study
 from executors.ray_nodes import Nodes, is_on
 from executors.rig import SECONDS, Gate
-from hippo import Local, Ray
-from hippo.executors import Executor
+from hippotune import Local, Ray
+from hippotune.executors import Executor
 
 
 @pytest.fixture

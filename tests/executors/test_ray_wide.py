@@ -8,8 +8,8 @@ import pytest
 
 from executors.ray_nodes import Nodes
 from executors.rig import Rig
-from hippo import Ray
-from hippo.engine.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
+from hippotune import Ray
+from hippotune.engine.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
 from trainers.width_samples import Together
 
 CONFIG = {"model": "convolutions", "optimizer": "sgd", "bs": 8, "fault": "none", "pieces": 1}

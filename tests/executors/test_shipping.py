@@ -17,14 +17,14 @@ import pytest
 
 from executors.noisy import Noisy
 from executors.rig import SECONDS, Rig
-from hippo.engine.events import LeaseFailed, WorkerJoined
-from hippo.errors import TrainerError
-from hippo.executors import Local
+from hippotune.engine.events import LeaseFailed, WorkerJoined
+from hippotune.errors import TrainerError
+from hippotune.executors import Local
 
 # A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
 MODULE = """
 import pickle
-from hippo.trainers.base import Trainer
+from hippotune.trainers.base import Trainer
 
 START = 3
 
@@ -55,8 +55,8 @@ print("the script runs")
 import sys
 from pathlib import Path
 from executors.rig import Rig
-from hippo.engine.events import WorkerJoined
-from hippo.executors import Local
+from hippotune.engine.events import WorkerJoined
+from hippotune.executors import Local
 
 {module}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from executors.conformance import LeaseConformance
 from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
-from hippo.engine.events import (
+from hippotune.engine.events import (
     CheckpointSaved,
     LeaseFinished,
     LeaseStarted,
@@ -23,19 +23,19 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.errors import InvalidInput, TrainerError
-from hippo.executors.simulated import Simulated
-from hippo.executors.simulation_metrics import MadeUp, Recorded
-from hippo.executors.simulation_times import ScalingCurve, StepTimes
-from hippo.plan.facts import Position
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
-from hippo.sequences.custom import Function
-from hippo.spaces.space import Grid
-from hippo.tuners.asha import ASHA
-from hippo.tuners.base import Trials, Tuner
-from hippo.tuners.grid_search import GridSearch
-from hippo.tuners.successive_halving import SuccessiveHalving
+from hippotune.errors import InvalidInput, TrainerError
+from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulation_metrics import MadeUp, Recorded
+from hippotune.executors.simulation_times import ScalingCurve, StepTimes
+from hippotune.plan.facts import Position
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
+from hippotune.sequences.custom import Function
+from hippotune.spaces.space import Grid
+from hippotune.tuners.asha import ASHA
+from hippotune.tuners.base import Trials, Tuner
+from hippotune.tuners.grid_search import GridSearch
+from hippotune.tuners.successive_halving import SuccessiveHalving
 
 
 class TestConformance(LeaseConformance):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from executors.virtual import Asks, Outcome, tune
-from hippo import Fluid, Trainer
-from hippo.engine.commands import RunLease, Segment
-from hippo.engine.events import (
+from hippotune import Fluid, Trainer
+from hippotune.engine.commands import RunLease, Segment
+from hippotune.engine.events import (
     Event,
     LeaseFinished,
     LeaseStarted,
@@ -21,10 +21,10 @@ from hippo.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippo.errors import IllegalTransition
-from hippo.executors.base import Job
-from hippo.executors.simulated import Simulated
-from hippo.sequences import Config, MultiStep
+from hippotune.errors import IllegalTransition
+from hippotune.executors.base import Job
+from hippotune.executors.simulated import Simulated
+from hippotune.sequences import Config, MultiStep
 
 RESNET = {1: 1, 2: 1.870, 4: 3.421, 8: 5.598}
 A, B = Config({"lr": 0.1}), Config({"lr": 0.5})

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from hippo.engine.commands import RunLease, Segment, UpdateLease
-from hippo.engine.events import (
+from hippotune.engine.commands import RunLease, Segment, UpdateLease
+from hippotune.engine.events import (
     CheckpointSaved,
     Event,
     LeaseFailed,
@@ -24,14 +24,14 @@ from hippo.engine.events import (
     Progressed,
     WorkerJoined,
 )
-from hippo.executors import Job
-from hippo.executors.process import WorkerProcess
-from hippo.executors.shipping import encode, pack
-from hippo.executors.wide import Part
-from hippo.plan.facts import Checkpoint
-from hippo.sequences.config import Config
-from hippo.store.files import CheckpointFiles
-from hippo.trainers.session import Session
+from hippotune.executors import Job
+from hippotune.executors.process import WorkerProcess
+from hippotune.executors.shipping import encode, pack
+from hippotune.executors.wide import Part
+from hippotune.plan.facts import Checkpoint
+from hippotune.sequences.config import Config
+from hippotune.store.files import CheckpointFiles
+from hippotune.trainers.session import Session
 from trainers.samples import state_of
 from trainers.width_samples import Together
 

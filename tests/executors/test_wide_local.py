@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import hippo
+import hippotune as hippo
 from executors.smooth import Smooth
-from hippo import Config, Fluid, MultiStep, Study, TrialGroup
-from hippo.engine.events import Event
-from hippo.executors.base import Emit, Job
-from hippo.plan.facts import SpanRecorded
-from hippo.trainers.session import Session
+from hippotune import Config, Fluid, MultiStep, Study, TrialGroup
+from hippotune.engine.events import Event
+from hippotune.executors.base import Emit, Job
+from hippotune.plan.facts import SpanRecorded
+from hippotune.trainers.session import Session
 
 CLOSE = 1e-5
 LONG = Config({"lr": 0.01})

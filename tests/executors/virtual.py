@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hippo.engine.commands import Command
-from hippo.engine.core import Engine
-from hippo.engine.events import Event
-from hippo.engine.loop import Loop
-from hippo.engine.validation import validate
-from hippo.executors.base import Job
-from hippo.executors.simulated import Simulated
-from hippo.plan.facts import SpanRecorded
-from hippo.plan.plan import Plan
-from hippo.runtime import ImmediateWriter
-from hippo.scheduling.policy import WidthPolicy
-from hippo.sequences.config import Config
-from hippo.store.memory import MemoryStore
-from hippo.tuners.base import Result, TrialGroup, Trials, Tuner
-from hippo.tuning import Tuning
+from hippotune.engine.commands import Command
+from hippotune.engine.core import Engine
+from hippotune.engine.events import Event
+from hippotune.engine.loop import Loop
+from hippotune.engine.validation import validate
+from hippotune.executors.base import Job
+from hippotune.executors.simulated import Simulated
+from hippotune.plan.facts import SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.runtime import ImmediateWriter
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.sequences.config import Config
+from hippotune.store.memory import MemoryStore
+from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner
+from hippotune.tuning import Tuning
 
 SECONDS = 20.0  # of real time: nothing takes so long unless it is stuck
 

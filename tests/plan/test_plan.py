@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.plan.facts import Checkpoint, Position
-from hippo.plan.node import Node
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Constant, Cosine, CosineRestarts, Exponential, MultiStep, Piecewise
-from hippo.sequences.config import Config
+from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Constant, Cosine, CosineRestarts, Exponential, MultiStep, Piecewise
+from hippotune.sequences.config import Config
 from sequences.strategies import configs
 
 Asks = list[tuple[Config, int]]

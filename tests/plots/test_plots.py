@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import InvalidInput, MissingExtra
-from hippo.plan.facts import Checkpoint, SpanRecorded
-from hippo.plan.node import Node
-from hippo.plan.plan import Plan
-from hippo.plots import curves, save, timeline, tree
-from hippo.plots.style import hue, shade, time_unit
-from hippo.report import TrialReport
-from hippo.sequences import Config, MultiStep
+from hippotune.errors import InvalidInput, MissingExtra
+from hippotune.plan.facts import Checkpoint, SpanRecorded
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan
+from hippotune.plots import curves, save, timeline, tree
+from hippotune.plots.style import hue, shade, time_unit
+from hippotune.report import TrialReport
+from hippotune.sequences import Config, MultiStep
 
 SPANS = [
     SpanRecorded(0, 0, 0, "train", 0, 10, began=100.0, ended=110.0),

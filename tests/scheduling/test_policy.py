@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hippo
-from hippo import Contender, Fluid
-from hippo.errors import InvalidInput
-from hippo.scheduling.policy import WidthPolicy
-from hippo.scheduling.width import Ladder, linear, needed, widths
+import hippotune as hippo
+from hippotune import Contender, Fluid
+from hippotune.errors import InvalidInput
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.scheduling.width import Ladder, linear, needed, widths
 
 WAITS = Fraction(0)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippo.plan.node import Node
-from hippo.plan.plan import Plan
-from hippo.scheduling.profile import Profile
-from hippo.sequences import Config
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan
+from hippotune.scheduling.profile import Profile
+from hippotune.sequences import Config
 
 ONE, TWO, FOUR, HALF = Fraction(1), Fraction(2), Fraction(4), Fraction(1, 2)
 RESNET = {1: 1, 2: 1.870, 4: 3.421, 8: 5.598}

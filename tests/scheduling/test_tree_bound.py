@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from engine.test_core import POOL
 from executors.virtual import Asks, tune
-from hippo import Config, Fluid, MultiStep, Simulated
-from hippo.plan.node import Node
-from hippo.plan.plan import Plan, unique_steps
-from hippo.stages.tree import stage_tree
+from hippotune import Config, Fluid, MultiStep, Simulated
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.stages.tree import stage_tree
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 from tree_bound import earliest_end

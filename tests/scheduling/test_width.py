@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippo.scheduling.width import (
+from hippotune.scheduling.width import (
     Ladder,
     Room,
     Time,

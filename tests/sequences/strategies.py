@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hippo.sequences import (
+from hippotune.sequences import (
     Config,
     Constant,
     Cosine,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.sequences import (
+from hippotune.sequences import (
     Config,
     Constant,
     Exponential,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.sequences import (
+from hippotune.errors import InvalidInput
+from hippotune.sequences import (
     Config,
     Constant,
     Cosine,

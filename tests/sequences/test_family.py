@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.sequences import (
+from hippotune.errors import InvalidInput
+from hippotune.sequences import (
     Config,
     Cosine,
     Distribution,

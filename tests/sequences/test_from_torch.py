@@ -9,8 +9,8 @@ import torch
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
-from hippo.errors import InvalidInput
-from hippo.sequences import (
+from hippotune.errors import InvalidInput
+from hippotune.sequences import (
     Cosine,
     CosineRestarts,
     Cyclic,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import InvalidInput
-from hippo.sequences import (
+from hippotune.errors import InvalidInput
+from hippotune.sequences import (
     Constant,
     Cosine,
     Cyclic,
@@ -28,7 +28,7 @@ from hippo.sequences import (
     from_json,
     parting,
 )
-from hippo.sequences.base import FAMILIES
+from hippotune.sequences.base import FAMILIES
 from sequences import strategies
 from sequences.strategies import LONGEST, halved_at_ten, sequences
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
-from hippo.sequences import (
+from hippotune.sequences import (
     Cosine,
     CosineRestarts,
     Cyclic,

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippo.errors import InvalidInput
-from hippo.sequences import (
+from hippotune.errors import InvalidInput
+from hippotune.sequences import (
     Constant,
     CosineRestarts,
     Cyclic,

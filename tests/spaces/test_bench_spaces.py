@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hippo import Study
-from hippo.spaces.sharing import merge_rate
-from hippo.tuners import Tuner
+from hippotune import Study
+from hippotune.spaces.sharing import merge_rate
+from hippotune.tuners import Tuner
 
 FOLDER = Path(__file__).parents[2] / "bench" / "spaces"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import InvalidInput
-from hippo.spaces import Int, LogUniform, Uniform
+from hippotune.errors import InvalidInput
+from hippotune.spaces import Int, LogUniform, Uniform
 
 quantiles = st.floats(0, 1, exclude_max=True)
 bounds = st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)).map(sorted)

@@ -2,9 +2,9 @@ import itertools
 
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.sequences import Config, Constant, Cosine, Exponential, MultiStep, Warmup
-from hippo.spaces import Choice, Grid, Option, Space, as_space
+from hippotune.errors import InvalidInput
+from hippotune.sequences import Config, Constant, Cosine, Exponential, MultiStep, Warmup
+from hippotune.spaces import Choice, Grid, Option, Space, as_space
 
 
 def test_a_grid_is_the_product_in_a_fixed_order_the_last_hyper_parameter_varying_fastest():

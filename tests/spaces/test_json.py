@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import InvalidInput
-from hippo.sequences import Constant, Cosine, Exponential, MultiStep, Warmup
-from hippo.spaces import Choice, Grid, Int, LogUniform, Option, Samples, Space, Uniform
+from hippotune.errors import InvalidInput
+from hippotune.sequences import Constant, Cosine, Exponential, MultiStep, Warmup
+from hippotune.spaces import Choice, Grid, Int, LogUniform, Option, Samples, Space, Uniform
 from spaces.conditions import small_batches
 
 plain = st.one_of(st.integers(-5, 5), st.floats(-1, 1), st.text(max_size=3), st.booleans())

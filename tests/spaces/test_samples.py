@@ -3,9 +3,9 @@ import builtins
 import numpy as np
 import pytest
 
-from hippo.errors import InvalidInput, MissingExtra
-from hippo.sequences import Exponential, Warmup
-from hippo.spaces import Grid, Int, LogUniform, Option, Samples, Space, Uniform, as_space
+from hippotune.errors import InvalidInput, MissingExtra
+from hippotune.sequences import Exponential, Warmup
+from hippotune.spaces import Grid, Int, LogUniform, Option, Samples, Space, Uniform, as_space
 
 SPACE = {
     "lr": Exponential(LogUniform(1e-4, 1.0), 0.95),

@@ -1,8 +1,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import (
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import (
     Config,
     Constant,
     Cosine,
@@ -13,8 +13,8 @@ from hippo.sequences import (
     Piecewise,
     Warmup,
 )
-from hippo.spaces import Grid, Option, Samples, Uniform
-from hippo.spaces.sharing import merge_rate, sharing
+from hippotune.spaces import Grid, Option, Samples, Uniform
+from hippotune.spaces.sharing import merge_rate, sharing
 
 STEPS = 12
 

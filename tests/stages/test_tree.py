@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.plan.facts import Checkpoint, Position
-from hippo.plan.node import Node
-from hippo.plan.plan import Plan, unique_steps
-from hippo.sequences import Piecewise
-from hippo.sequences.config import Config
-from hippo.stages.tree import StageTree, stage_tree
+from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences import Piecewise
+from hippotune.sequences.config import Config
+from hippotune.stages.tree import StageTree, stage_tree
 from sequences.strategies import configs
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from hippo.store.base import Store
-from hippo.store.catalog import Catalog, open_store
-from hippo.store.key import PlanKey
-from hippo.store.memory import MemoryStore
+from hippotune.store.base import Store
+from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.key import PlanKey
+from hippotune.store.memory import MemoryStore
 
 _names = itertools.count()
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import StoreError
-from hippo.plan.facts import (
+from hippotune.errors import StoreError
+from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
     CheckpointKept,
@@ -22,8 +22,8 @@ from hippo.plan.facts import (
     RequestMade,
     SpanRecorded,
 )
-from hippo.sequences.config import Config
-from hippo.store.base import Store
+from hippotune.sequences.config import Config
+from hippotune.store.base import Store
 from sequences.strategies import configs
 
 NewStore = Callable[[], Store]

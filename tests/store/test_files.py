@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hippo.errors import CheckpointError, InvalidInput
-from hippo.plan.facts import Checkpoint
-from hippo.store.files import CheckpointFiles, DiskFull, checkpoint_name
+from hippotune.errors import CheckpointError, InvalidInput
+from hippotune.plan.facts import Checkpoint
+from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
 
 NAME = checkpoint_name(3, 10)
 
@@ -209,7 +209,7 @@ def test_a_process_killed_while_writing_leaves_only_temporary_files(files: Check
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from hippo.store.files import CheckpointFiles\n"
+        "from hippotune.store.files import CheckpointFiles\n"
         "def write(path):\n"
         "    path.write_bytes(b'half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.store.key import PlanKey
+from hippotune.errors import InvalidInput
+from hippotune.store.key import PlanKey
 
 
 class Digits:

@@ -10,10 +10,10 @@ from subprocess import Popen
 
 import pytest
 
-from hippo.errors import StoreError
-from hippo.plan.facts import MetricsRecorded
-from hippo.store.catalog import Catalog, open_store
-from hippo.store.key import PlanKey
+from hippotune.errors import StoreError
+from hippotune.plan.facts import MetricsRecorded
+from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.key import PlanKey
 from store.programs import BATCH, KEY, running
 
 

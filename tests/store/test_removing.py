@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hippo.cli.main import main
-from hippo.plan.facts import (
+from hippotune.cli.main import main
+from hippotune.plan.facts import (
     Checkpoint,
     CheckpointKept,
     Fact,
@@ -19,13 +19,13 @@ from hippo.plan.facts import (
     RequestMade,
     SpanRecorded,
 )
-from hippo.sequences.config import Config
-from hippo.store import schema
-from hippo.store.catalog import Catalog, open_store
-from hippo.store.database import Database
-from hippo.store.key import PlanKey
-from hippo.store.lock import PlanInUse
-from hippo.store.totals import PlanTotals
+from hippotune.sequences.config import Config
+from hippotune.store import schema
+from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.database import Database
+from hippotune.store.key import PlanKey
+from hippotune.store.lock import PlanInUse
+from hippotune.store.totals import PlanTotals
 
 OLD = PlanKey("Digits", "version:1", "{}", 0)
 NEW = PlanKey("Digits", "version:2", "{}", 0)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hippo.errors import StoreError
-from hippo.store import schema
-from hippo.store.catalog import open_store
-from hippo.store.database import Database
-from hippo.store.schema import MIGRATIONS, migrate, stored_version
+from hippotune.errors import StoreError
+from hippotune.store import schema
+from hippotune.store.catalog import open_store
+from hippotune.store.database import Database
+from hippotune.store.schema import MIGRATIONS, migrate, stored_version
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hippo.errors import StoreError
-from hippo.plan.facts import Fact, MetricsRecorded, Position
-from hippo.store.catalog import open_store
-from hippo.store.key import PlanKey
-from hippo.store.memory import MemoryStore
-from hippo.store.writer import Writer
+from hippotune.errors import StoreError
+from hippotune.plan.facts import Fact, MetricsRecorded, Position
+from hippotune.store.catalog import open_store
+from hippotune.store.key import PlanKey
+from hippotune.store.memory import MemoryStore
+from hippotune.store.writer import Writer
 
 KEY = PlanKey("Digits", "version:1", "{}", 0)
 

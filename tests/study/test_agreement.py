@@ -9,9 +9,20 @@ from typing import Any
 
 import pytest
 
-import hippo
-from hippo import Cosine, Exponential, Linear, MultiStep, Piecewise, Report, Study, TrialGroup, Tuner, Warmup
-from hippo.executors import leases
+import hippotune as hippo
+from hippotune import (
+    Cosine,
+    Exponential,
+    Linear,
+    MultiStep,
+    Piecewise,
+    Report,
+    Study,
+    TrialGroup,
+    Tuner,
+    Warmup,
+)
+from hippotune.executors import leases
 from study.walkers import Walker
 
 SPACE = hippo.Grid(

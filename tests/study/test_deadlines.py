@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import hippo
-from hippo import (
+import hippotune as hippo
+from hippotune import (
     ASHA,
     Config,
     GridSearch,
@@ -29,8 +29,8 @@ from hippo import (
     Tuner,
     tune_together,
 )
-from hippo.engine.commands import ExecutorCommand, RunLease
-from hippo.limits import Limits
+from hippotune.engine.commands import ExecutorCommand, RunLease
+from hippotune.limits import Limits
 from study.walkers import Walker
 from tuners.test_conformance import TUNERS, Idle
 
@@ -308,7 +308,7 @@ def test_for_real_a_deadline_before_the_first_result_is_a_clear_outcome(tmp_path
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-import hippo
+import hippotune as hippo
 from study.walkers import Walker
 
 home, mark = Path(sys.argv[1]), Path(sys.argv[2])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import hippo
-from hippo import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, TrialGroup, Warmup
-from hippo.plan.plan import Plan, unique_steps
-from hippo.trainers.session import Session
+import hippotune as hippo
+from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, TrialGroup, Warmup
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.trainers.session import Session
 from study.walkers import Mortal, Walker
 
 RATES = [

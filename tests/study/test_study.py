@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import hippo
-from hippo import Config, Exponential, GridSearch, InvalidInput, Local, MultiStep, Study, TrainerError
+import hippotune as hippo
+from hippotune import Config, Exponential, GridSearch, InvalidInput, Local, MultiStep, Study, TrainerError
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -172,6 +172,6 @@ def test_importing_hippo_is_quick_because_heavy_packages_wait() -> None:
     import sys
 
     heavy = "torch, ray, optuna, pandas, plotly, sqlalchemy, rich, numpy"
-    code = f"import sys, hippo; print([name for name in '{heavy}'.split(', ') if name in sys.modules])"
+    code = f"import sys, hippotune; print([name for name in '{heavy}'.split(', ') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

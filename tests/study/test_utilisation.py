@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import hippo
-from hippo import Fluid, Report, Study, Work
-from hippo.sequences import Config, MultiStep
-from hippo.tuners.base import TrialGroup, Trials, Tuner
-from hippo.view import Snapshot
+import hippotune as hippo
+from hippotune import Fluid, Report, Study, Work
+from hippotune.sequences import Config, MultiStep
+from hippotune.tuners.base import TrialGroup, Trials, Tuner
+from hippotune.view import Snapshot
 from study.walkers import Walker
 
 LONG = Config({"lr": 0.1, "bs": 16})
@@ -67,8 +67,8 @@ def test_what_is_shown_on_the_way_counts_every_worker_of_a_wide_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[Snapshot] = []
-    from hippo.engine.loop import Loop
-    from hippo.progress import Progress
+    from hippotune.engine.loop import Loop
+    from hippotune.progress import Progress
 
     began: list[Progress] = []
     begin, handle = Progress.begin, Loop.handle

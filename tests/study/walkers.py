@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import hippo
+import hippotune as hippo
 
 
 class Walker(hippo.Trainer):

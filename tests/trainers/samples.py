@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
-from hippo.sequences.config import Config
-from hippo.trainers import randomness
-from hippo.trainers.attributes import Attributes
-from hippo.trainers.base import Trainer
-from hippo.trainers.data import Loader
-from hippo.trainers.encoding import same
-from hippo.trainers.session import Session
-from hippo.trainers.torch import TorchTrainer
-from hippo.trainers.tree import Encoder
+from hippotune.sequences.config import Config
+from hippotune.trainers import randomness
+from hippotune.trainers.attributes import Attributes
+from hippotune.trainers.base import Trainer
+from hippotune.trainers.data import Loader
+from hippotune.trainers.encoding import same
+from hippotune.trainers.session import Session
+from hippotune.trainers.torch import TorchTrainer
+from hippotune.trainers.tree import Encoder
 
 torch.set_num_threads(1)  # the models are too small for more
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
-from hippo.trainers.base import Trainer
+from hippotune import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
+from hippotune.trainers.base import Trainer
 from trainers.samples import Convolutional, Course, Plain, Recurrent, interrupted, uninterrupted
 
 STEPS = 6

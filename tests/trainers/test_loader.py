@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
-from hippo import InvalidInput
-from hippo.trainers.data import Loader
+from hippotune import InvalidInput
+from hippotune.trainers.data import Loader
 from trainers.samples import Images
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippo.trainers import randomness
-from hippo.trainers.randomness import RandomState
+from hippotune.trainers import randomness
+from hippotune.trainers.randomness import RandomState
 
 
 def drawn() -> list[Any]:

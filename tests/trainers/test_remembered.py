@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from hippo import Loader, TorchTrainer
-from hippo.trainers import remembered
-from hippo.trainers.remembered import Memory
+from hippotune import Loader, TorchTrainer
+from hippotune.trainers import remembered
+from hippotune.trainers.remembered import Memory
 
 
 class Changing(TorchTrainer):

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from hippo import CheckpointError, Config, IllegalTransition, InvalidInput, Piecewise, TrainerError
-from hippo.trainers import randomness
-from hippo.trainers.base import Trainer
-from hippo.trainers.session import Session
+from hippotune import CheckpointError, Config, IllegalTransition, InvalidInput, Piecewise, TrainerError
+from hippotune.trainers import randomness
+from hippotune.trainers.base import Trainer
+from hippotune.trainers.session import Session
 from trainers.samples import Convolutional, Plain
 
 CONFIG = Config({"lr": Piecewise([0.1, 0.01], [2]), "bs": 8})

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from hippo import InvalidInput, TrainerError
-from hippo.trainers.data import Loader
-from hippo.trainers.torch import TorchTrainer
+from hippotune import InvalidInput, TrainerError
+from hippotune.trainers.data import Loader
+from hippotune.trainers.torch import TorchTrainer
 
 
 class Two(TorchTrainer):

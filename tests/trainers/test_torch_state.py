@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from hippo import (
+from hippotune import (
     CheckpointError,
     Config,
     Exponential,
@@ -24,11 +24,11 @@ from hippo import (
     Piecewise,
     TrainerError,
 )
-from hippo.trainers import stateful
-from hippo.trainers.data import Loader
-from hippo.trainers.encoding import same
-from hippo.trainers.session import Session
-from hippo.trainers.torch import TorchTrainer
+from hippotune.trainers import stateful
+from hippotune.trainers.data import Loader
+from hippotune.trainers.encoding import same
+from hippotune.trainers.session import Session
+from hippotune.trainers.torch import TorchTrainer
 from trainers.samples import Convolutional, Recurrent, other_than, state_of
 
 LR = Config({"lr": 0.1})

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import TensorDataset
 
-from hippo import Config
-from hippo.trainers.base import Trainer
-from hippo.trainers.data import Loader
-from hippo.trainers.order import Keys, Order
-from hippo.trainers.session import Session
-from hippo.trainers.share import Batch, Share
-from hippo.trainers.torch import TorchTrainer
+from hippotune import Config
+from hippotune.trainers.base import Trainer
+from hippotune.trainers.data import Loader
+from hippotune.trainers.order import Keys, Order
+from hippotune.trainers.session import Session
+from hippotune.trainers.share import Batch, Share
+from hippotune.trainers.torch import TorchTrainer
 from trainers.samples import Plain
 from trainers.width_samples import Together
 

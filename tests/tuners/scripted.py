@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hippo.sequences import Config
-from hippo.tuners import Result, Trial, TrialGroup, Tuner
-from hippo.tuners.base import Timing
+from hippotune.sequences import Config
+from hippotune.tuners import Result, Trial, TrialGroup, Tuner
+from hippotune.tuners.base import Timing
 
 Score = Callable[[Config, int], float | None]
 Pick = Callable[[int], int]

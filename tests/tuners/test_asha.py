@@ -4,9 +4,9 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.sequences import Piecewise
-from hippo.spaces import Grid, LogUniform
-from hippo.tuners import ASHA
+from hippotune.sequences import Piecewise
+from hippotune.spaces import Grid, LogUniform
+from hippotune.tuners import ASHA
 from tuners.plain_algorithms import check_promotions
 from tuners.scripted import Scripted, Sharing, by_number, numbered, tune
 

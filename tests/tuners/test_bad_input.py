@@ -1,8 +1,8 @@
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.spaces import Grid, Uniform
-from hippo.tuners import (
+from hippotune.errors import InvalidInput
+from hippotune.spaces import Grid, Uniform
+from hippotune.tuners import (
     ASHA,
     BOHB,
     PASHA,

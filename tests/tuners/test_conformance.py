@@ -7,13 +7,13 @@ import random
 import optuna
 import pytest
 
-import hippo.tuners
-from hippo import Study
-from hippo.executors.simulated import Simulated
-from hippo.sequences import Config, Exponential
-from hippo.spaces import Grid, LogUniform, Option, Samples, Space
-from hippo.trainers import Trainer
-from hippo.tuners import (
+import hippotune.tuners
+from hippotune import Study
+from hippotune.executors.simulated import Simulated
+from hippotune.sequences import Config, Exponential
+from hippotune.spaces import Grid, LogUniform, Option, Samples, Space
+from hippotune.trainers import Trainer
+from hippotune.tuners import (
     ASHA,
     BOHB,
     PASHA,
@@ -79,7 +79,7 @@ def awkward(seed: int):
 
 
 def test_every_tuner_is_here():
-    public = [getattr(hippo.tuners, name) for name in hippo.tuners.__all__]
+    public = [getattr(hippotune.tuners, name) for name in hippotune.tuners.__all__]
     kinds = {
         kind
         for kind in public

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import hippo
-from hippo.executors.simulated import Simulated
-from hippo.spaces import Uniform
-from hippo.trainers import Trainer
+import hippotune as hippo
+from hippotune.executors.simulated import Simulated
+from hippotune.spaces import Uniform
+from hippotune.trainers import Trainer
 from tuners.scripted import tune
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-tuner.md"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.spaces import Uniform
-from hippo.tuners import Hyperband
-from hippo.tuners.hyperband import brackets
+from hippotune.spaces import Uniform
+from hippotune.tuners import Hyperband
+from hippotune.tuners.hyperband import brackets
 from tuners.plain_algorithms import plain_halving
 from tuners.scripted import by_number, numbered, tune
 

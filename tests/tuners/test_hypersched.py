@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo import Config, InvalidInput, Piecewise, Simulated, Study
-from hippo.engine.widening import growth_pays
-from hippo.scheduling.allocation import Allocation, allocate
-from hippo.scheduling.policy import Contender
-from hippo.scheduling.width import WAITS, ladder
-from hippo.tuners import HyperSched, Trial
-from hippo.tuners.base import Timing
-from hippo.tuners.hypersched import Cutoffs, cutoff, fair_seconds
+from hippotune import Config, InvalidInput, Piecewise, Simulated, Study
+from hippotune.engine.widening import growth_pays
+from hippotune.scheduling.allocation import Allocation, allocate
+from hippotune.scheduling.policy import Contender
+from hippotune.scheduling.width import WAITS, ladder
+from hippotune.tuners import HyperSched, Trial
+from hippotune.tuners.base import Timing
+from hippotune.tuners.hypersched import Cutoffs, cutoff, fair_seconds
 from tuners.scripted import Score, Scripted, Sharing, by_number, numbered, tune
 from tuners.test_conformance import Idle
 

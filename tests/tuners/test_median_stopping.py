@@ -4,7 +4,7 @@ import random
 import optuna
 import pytest
 
-from hippo.tuners import MedianStopping
+from hippotune.tuners import MedianStopping
 from tuners.scripted import by_number, numbered, tune
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

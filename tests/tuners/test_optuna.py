@@ -5,12 +5,12 @@ import numpy as np
 import optuna
 import pytest
 
-from hippo.errors import InvalidInput
-from hippo.sequences import Config, Exponential
-from hippo.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
-from hippo.spaces.optuna_space import optuna_distributions
-from hippo.tuners import ASHA, BOHB, Hyperband, OptunaSearch
-from hippo.tuners.rung_proposer import enough_scores
+from hippotune.errors import InvalidInput
+from hippotune.sequences import Config, Exponential
+from hippotune.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
+from hippotune.spaces.optuna_space import optuna_distributions
+from hippotune.tuners import ASHA, BOHB, Hyperband, OptunaSearch
+from hippotune.tuners.rung_proposer import enough_scores
 from tuners.scripted import tune
 
 SPACE = Space(

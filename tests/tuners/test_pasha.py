@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.tuners import ASHA, PASHA
+from hippotune.tuners import ASHA, PASHA
 from tuners.plain_algorithms import Curves, check_promotions
 from tuners.scripted import by_number, numbered, tune
 

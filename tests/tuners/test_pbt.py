@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.sequences import Config, Constant, Exponential, Then
-from hippo.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
-from hippo.tuners import PBT
+from hippotune.sequences import Config, Constant, Exponential, Then
+from hippotune.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
+from hippotune.tuners import PBT
 from tuners.scripted import Scripted, tune
 
 SPACE = Space(

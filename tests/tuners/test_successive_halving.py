@@ -4,10 +4,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippo.sequences import Config
-from hippo.tuners import EarlyStop, SuccessiveHalving
-from hippo.tuners.base import Trial
-from hippo.tuners.bracket import Bracket
+from hippotune.sequences import Config
+from hippotune.tuners import EarlyStop, SuccessiveHalving
+from hippotune.tuners.base import Trial
+from hippotune.tuners.bracket import Bracket
 from tuners.plain_algorithms import Scores, plain_halving, worth
 from tuners.scripted import by_number, numbered, tune
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hippo.sequences import Config, Cosine, Exponential, Warmup
-from hippo.view import BestLine, Snapshot, WorkerLine
+from hippotune.sequences import Config, Cosine, Exponential, Warmup
+from hippotune.view import BestLine, Snapshot, WorkerLine
 
 CONFIG = Config({"lr": Warmup(5, Cosine(0.1, 115)), "bs": 128})
 OTHER = Config({"lr": Exponential(0.1, 0.95), "bs": 256})

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hippo.sequences import Config
-from hippo.view import Snapshot, WorkerLine, open_view
-from hippo.view.live import Frame, LiveView
-from hippo.view.plain import PlainView
-from hippo.view.short import Contrast
+from hippotune.sequences import Config
+from hippotune.view import Snapshot, WorkerLine, open_view
+from hippotune.view.live import Frame, LiveView
+from hippotune.view.plain import PlainView
+from hippotune.view.short import Contrast
 from view.snapshots import CONFIG, OTHER, a_snapshot, snapshots
 
 
@@ -145,7 +145,7 @@ def test_without_a_terminal_lines_go_to_standard_error(capfd: pytest.CaptureFixt
 
 
 SHOWING = """
-from hippo.view import open_view
+from hippotune.view import open_view
 from view.snapshots import a_snapshot
 with open_view(None) as view:
     view.show(a_snapshot())

@@ -1,6 +1,6 @@
 import io
 
-from hippo.view.plain import PlainView
+from hippotune.view.plain import PlainView
 from view.snapshots import a_snapshot
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from hippo.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
-from hippo.view import short
+from hippotune.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
+from hippotune.view import short
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hippo.plan import Plan
-from hippo.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
-from hippo.stages import StageTree, stage_tree
-from hippo.view.tree import LINES, Row, Stretch, TreeDrawing, draw, stretches
+from hippotune.plan import Plan
+from hippotune.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
+from hippotune.stages import StageTree, stage_tree
+from hippotune.view.tree import LINES, Row, Stretch, TreeDrawing, draw, stretches
 
 
 def tree_of(configs: Sequence[Config], steps: int) -> StageTree:

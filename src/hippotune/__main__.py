@@ -1,0 +1,7 @@
+"""``python -m hippotune`` is the command ``hippo``."""
+
+import sys
+
+from hippotune.cli import main
+
+sys.exit(main())

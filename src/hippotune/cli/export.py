@@ -1,0 +1,166 @@
+"""``hippo export STUDY``: a study as a table, for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from hippotune.cli.command import Commands, add_command
+from hippotune.cli.studies import add_study, read
+from hippotune.errors import InvalidInput, MissingExtra
+from hippotune.history import History
+from hippotune.sequences.base import Sequence
+from hippotune.sequences.constant import Constant
+from hippotune.sequences.values import Value
+
+_DESCRIPTION = """\
+Write a study as a table: a row for every trial and step at which it was measured, and one for every
+trial that failed, at the step that it was asked for."""
+
+_EXAMPLES = """\
+the columns:
+  study, trial, step   which result it is
+  hyper-parameters     the value of a constant; any other sequence as it is written in Python
+  metrics              what was measured; nothing where it was not
+  error                why the trial failed
+  A hyper-parameter or a metric whose name is taken is called config.NAME or metric.NAME.
+
+the formats:
+  csv        numbers in full
+  json       a list of objects; what is not a finite number is null
+  parquet    needs pandas and pyarrow: pip install 'hippotune[pandas]'
+
+examples:
+  hippo export digits > digits.csv
+  hippo export digits -o digits.parquet
+  hippo export digits --format json | jq '.[0]'"""
+
+_FORMATS = ("csv", "json", "parquet")
+_FIXED = ("study", "trial", "step", "error")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = add_command(commands, "export", "write a study as a table", _DESCRIPTION, _EXAMPLES, run)
+    add_study(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, help="the format (default: as the file's name ends, or csv)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the study and write it."""
+    output: Path | None = options.output
+    chosen = _format(options.format, output)
+    stored = read(options)
+    table = Table(stored.info.name, stored.history)
+    try:
+        if chosen == "parquet" and output is not None:
+            _write_parquet(table, output)
+        else:
+            with _opened(output) as file:
+                (_write_csv if chosen == "csv" else _write_json)(table, file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write to {output or 'standard output'}: {error.strerror or error}"
+        ) from error
+    return 0
+
+
+def _format(given: str | None, output: Path | None) -> str:
+    """Return the format that is meant."""
+    chosen = given or ("csv" if output is None else output.suffix.removeprefix(".").lower())
+    if chosen not in _FORMATS:
+        endings = ", ".join(f".{name}" for name in _FORMATS)
+        raise InvalidInput(
+            f"the name {output} does not say the format; expected an ending among {endings}, or --format"
+        )
+    if chosen == "parquet" and output is None:
+        raise InvalidInput("Parquet is not text, and is not written to standard output; name a file with -o")
+    return chosen
+
+
+class Table:
+    """A study in rows and columns."""
+
+    def __init__(self, study: str, history: History) -> None:
+        self._study = study
+        self._trials = history.trials
+        names = sorted({name for trial in self._trials for name in trial.config})
+        metrics = {name: None for trial in self._trials for each in trial.metrics().values() for name in each}
+        taken = {*_FIXED, *metrics}
+        self._names = {name: f"config.{name}" if name in taken else name for name in names}
+        self._metrics = {name: f"metric.{name}" if name in _FIXED else name for name in metrics}
+        self.columns = [*_FIXED[:3], *self._names.values(), *self._metrics.values(), *_FIXED[3:]]
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield the rows, trial by trial and step by step; None where there is nothing."""
+        for trial in self._trials:
+            config = [_shown(trial.config[name]) if name in trial.config else None for name in self._names]
+            for step, metrics in trial.metrics().items():
+                measured = [metrics.get(name) for name in self._metrics]
+                yield [self._study, trial.number, step, *config, *measured, None]
+            if trial.error is not None:
+                nothing = [None] * len(self._metrics)
+                yield [self._study, trial.number, trial.asked, *config, *nothing, trial.error]
+
+
+def _shown(sequence: Sequence) -> Value:
+    return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    if output is None:
+        yield sys.stdout
+    else:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            yield file
+
+
+def _write_csv(table: Table, file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows())
+
+
+def _write_json(table: Table, file: TextIO) -> None:
+    separator = "["
+    for row in table.rows():
+        cells = (None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row)
+        file.write(f"{separator}\n{json.dumps(dict(zip(table.columns, cells, strict=True)))}")
+        separator = ","
+    file.write("[]\n" if separator == "[" else "\n]\n")
+
+
+def _write_parquet(table: Table, output: Path) -> None:
+    try:
+        import pandas
+
+        rows = list(table.rows())
+        columns = {name: _alike([row[place] for row in rows]) for place, name in enumerate(table.columns)}
+        pandas.DataFrame(columns).to_parquet(output, engine="pyarrow", index=False)
+    except ImportError as error:
+        raise MissingExtra(
+            f"writing Parquet needs pandas and pyarrow ({error}): pip install 'hippotune[pandas]'"
+        ) from error
+
+
+def _alike(cells: list[Any]) -> list[Any]:
+    """Return a column whose cells are of one kind, as in Parquet they must be: as text, if they are not."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if len(kinds) < 2 or kinds == {int, float}:
+        return cells
+    return [None if cell is None else str(cell) for cell in cells]

@@ -1,0 +1,80 @@
+"""The command ``hippo``: finds the command that is meant, and says what went wrong in words for a person.
+
+Exit status: 0 done; 1 the user's own code raised, or nobody reads the output; 2 the request cannot be met,
+as the message says; 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import hippotune as hippo
+from hippotune.cli.script import ScriptError
+from hippotune.errors import HippoError, TrainerError
+
+COMMANDS = ("run", "plan", "ls", "show", "export", "gc")
+"""The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
+
+_DESCRIPTION = """\
+Hyper-parameter studies that train every shared beginning once.
+
+Every FILE is a Python file that defines `study` (a hippo.Study) and `tuner` (such as
+hippo.SuccessiveHalving). Every STUDY is the name of a study that has been run."""
+
+_EPILOG = """\
+examples:
+  hippo plan digits.py         what would be shared and what it would cost; trains nothing
+  hippo run digits.py          train; after an interruption, the same command goes on
+  hippo ls                     the studies that have been run
+  hippo show digits            what came of one of them
+  hippo run --help             all about one command"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(given)
+    if options.command is None:
+        parser.print_help()
+        return 2
+    try:
+        status: int = options.command(options)
+        sys.stdout.flush()
+        return status
+    except ScriptError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except TrainerError as error:
+        gap = "\n" if str(error).startswith("Traceback") else " "
+        print(f"hippo: nothing can be trained:{gap}{error}", file=sys.stderr)
+        return 2
+    except HippoError as error:
+        print(f"hippo: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. What is still buffered must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def make_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Make the parser with these commands."""
+    parser = argparse.ArgumentParser(
+        prog="hippo",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"hippo {hippo.__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name in names:
+        import_module(f"hippotune.cli.{name}").add_to(commands)
+    return parser

@@ -1,0 +1,236 @@
+"""``hippo plan FILE``: what a study would share and what it would cost, without training anything."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hippotune.cli.command import Commands, add_command, add_file, whole_number
+from hippotune.cli.script import Script, load
+from hippotune.errors import InvalidInput, StoreError
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.sequences.config import Config
+from hippotune.spaces.sharing import sharing
+from hippotune.stages.tree import StageTree, stage_tree
+from hippotune.study import Study
+from hippotune.tuners import BOHB, PBT, OptunaSearch, Tuner
+from hippotune.tuners.space_tuner import SpaceTuner
+from hippotune.view import short
+
+_DESCRIPTION = """\
+Show what the study that FILE defines would share and what it would cost. Nothing is trained,
+no worker is started and no file is written.
+
+Every trial is taken at its full length, as if none were stopped early. What the study's plan
+holds already, from earlier runs or from other studies of the same trainer, is left out of the
+steps that are left."""
+
+_EXAMPLES = """\
+in the tree:
+  trials    how many trials pass the stage: it is trained once for all of them
+  asked     how many of them end with it
+  a label   the values that tell a stage from those that start where it does
+
+examples:
+  hippo plan digits.py                 figures, and as much of the stage tree as fits
+  hippo plan digits.py --no-tree       only the figures
+  hippo plan digits.py --depth 4       the first four levels of branches, in full
+  hippo plan digits.py --steps 30      the same for trials of 30 steps
+  hippo plan digits.py --workers 1,8,40 --seconds 30
+                                       what it would cost on 1, 8 and 40 workers"""
+
+_MOST_COMPARED = 20_000
+"""Configs times hyper-parameters up to which the cost in sharing of each hyper-parameter is worked out."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    summary = "show what a study would share and cost, without training"
+    parser = add_command(commands, "plan", summary, _DESCRIPTION, _EXAMPLES, run)
+    add_file(parser)
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=whole_number,
+        help="the length of a trial (default: the tuner's max_steps)",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N,N,…",
+        type=_numbers,
+        help="predict worker-hours and hours to the end on so many workers, shared and unshared, by running "
+        "the tuner in virtual time",
+    )
+    parser.add_argument(
+        "--seconds",
+        metavar="S",
+        type=float,
+        help="seconds that a step takes, for --workers (default: as measured in the plan, else 1)",
+    )
+    parser.add_argument(
+        "--tree",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="draw the stage tree, or leave it out",
+    )
+    parser.add_argument(
+        "--depth",
+        metavar="N",
+        type=whole_number,
+        help="draw so many levels of branches in full (default: as much as fits into a screen)",
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list such as ``1,8,40``."""
+    return [whole_number(number) for number in text.split(",")]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Work the figures out and print them."""
+    from rich.console import Console
+
+    from hippotune.view.tree import TreeDrawing
+
+    script = load(options.file)
+    outlook = Outlook.of(script, options.steps)
+    console = Console(markup=False, emoji=False, highlight=False)
+    for line in outlook.lines():
+        console.print(line, soft_wrap=True)
+    if options.workers:
+        from hippotune.estimates import estimate, format_estimates
+
+        rows = estimate(script.study, script.tuner, options.workers, options.seconds)
+        console.print()
+        console.print(format_estimates(rows), soft_wrap=True)
+    if options.tree:
+        console.print()
+        console.print(TreeDrawing(outlook.tree, options.depth))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is stored for a study: its plan, and how long a step took. `doubt` says why it cannot be read."""
+
+    plan: Plan
+    seconds_per_step: float | None = None
+    doubt: str | None = None
+
+    @classmethod
+    def of(cls, study: Study) -> Known:
+        """Read what is stored; nothing is made where nothing is."""
+        if study.executor.virtual:
+            return cls(Plan())
+        from hippotune.estimates import on_one_slot, speeds_of
+        from hippotune.store.catalog import FILE_NAME, open_store
+
+        if study.store_url is None and not (study.home / FILE_NAME).is_file():
+            return cls(Plan())
+        try:
+            with open_store(study.home, study.store_url, create=False) as catalog:
+                key = study.key
+                if key not in [info.key for info in catalog.plans()]:
+                    return cls(Plan())
+                store = catalog.view(key)
+                plan = Plan.replay(store.read())
+                spans = on_one_slot(store.spans(), speeds_of(study))
+        except StoreError as error:
+            return cls(Plan(), doubt=str(error))
+        steps = sum(span.last - span.first for span in spans)
+        seconds = sum(span.ended - span.began for span in spans)
+        return cls(plan, seconds / steps if steps else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a study is up to: all of its trials at their full length."""
+
+    script: Script
+    configs: list[Config]
+    steps: int
+    unique: int
+    left: StageTree
+    tree: StageTree
+    known: Known
+
+    @classmethod
+    def of(cls, script: Script, steps: int | None) -> Outlook:
+        """Place all trials in the plan, in memory."""
+        study, tuner = script.study, script.tuner
+        if not isinstance(tuner, SpaceTuner) or isinstance(tuner, PBT):
+            raise InvalidInput(
+                f"`tuner` in {script.path} is of the kind {type(tuner).__name__}, which makes up configs "
+                "as it goes; hippo plan needs one that starts from the configs of a space, such as hippo.ASHA"
+            )
+        length = tuner.max_steps if steps is None else steps
+        configs = tuner.configs()
+        known = Known.of(study)
+        afresh = not known.plan.nodes
+        asks = [
+            (known.plan.place(config, length, "" if study.share else str(number))[0], length)
+            for number, config in enumerate(configs)
+        ]
+        tree = stage_tree(asks, scratch=True)
+        left = tree if afresh else stage_tree(ask for ask in asks if not _is_settled(known.plan, *ask))
+        return cls(script, configs, length, unique_steps(asks), left, tree, known)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the figures."""
+        study, asked = self.script.study, len(self.configs) * self.steps
+        yield f"study {study.name} in {self.script.path}, {type(self.script.tuner).__name__}"
+        yield ""
+        yield _figure("trials", len(self.configs), f"of {short.plural(self.steps, 'step')} each")
+        yield _figure("steps asked", asked)
+        remark = "" if study.share else ": the study does not share"
+        yield _figure("unique steps", self.unique, f"merge rate {asked / self.unique:.2f}{remark}")
+        yield from self._remainder()
+        if _learns(self.script.tuner):
+            yield ""
+            yield "The tuner proposes configs by what it learns; these were drawn from its space at random."
+        yield from self._costs()
+
+    def _remainder(self) -> Iterator[str]:
+        left, chain = self.left.steps, self.left.longest_chain
+        yield _figure("steps left", left, "" if left == self.unique else "the others are done already")
+        if self.known.doubt is not None:
+            yield f"  (what is stored could not be read: {self.known.doubt})"
+        if not left:
+            return
+        busy = short.plural(-(-left // chain), "worker")
+        yield _figure("longest chain", chain, f"steps in a row: enough work for {busy}")
+        workers = self.script.study.executor.workers
+        if (pace := self.known.seconds_per_step) is not None:
+            time = short.roughly(pace * max(chain, left / workers))
+            yield f"  about {time} on {short.plural(workers, 'worker')}, at {pace:.3g} s a step"
+
+    def _costs(self) -> Iterator[str]:
+        """Say which hyper-parameter stands in the way of more sharing."""
+        names = {name for config in self.configs for name in config.names}
+        if not self.script.study.share or not 1 < len(names) * len(self.configs) <= _MOST_COMPARED:
+            return
+        rates = sharing(self.configs, self.steps)
+        rate = len(self.configs) * self.steps / self.unique
+        rates = {name: without for name, without in rates.items() if without > rate * 1.005}
+        if rates:
+            yield ""
+            yield "merge rate if all trials had the same"
+            width = max(map(len, rates))
+            for name, without in rates.items():
+                yield f"  {name:<{width}}  {without:,.2f}"
+
+
+def _is_settled(plan: Plan, node: Node, step: int) -> bool:
+    """Whether a trial needs no more training: its result is there, or it cannot be had."""
+    return step in node.holder(step).metrics or plan.failure_on_the_way(node, step) is not None
+
+
+def _learns(tuner: Tuner) -> bool:
+    """Whether the tuner's configs depend on results."""
+    return isinstance(tuner, BOHB | OptunaSearch) or getattr(tuner, "sampler", None) is not None
+
+
+def _figure(name: str, number: int, remark: str = "") -> str:
+    return f"  {name:<14}{number:>13,}   {remark}".rstrip()

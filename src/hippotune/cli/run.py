@@ -1,0 +1,97 @@
+"""``hippo run FILE``: train a study to its end, or as far as it is let."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from contextlib import suppress
+from datetime import datetime, time, timedelta
+
+from hippotune.cli.command import Commands, add_command, add_file
+from hippotune.cli.script import load
+from hippotune.report import Report
+
+_DESCRIPTION = """\
+Train the study that FILE defines: run study.tune(tuner) and print the report.
+
+Everything trained is kept below the study's home. Ctrl-C stops at the end of the running
+steps; the same command goes on from there, and takes every result that is there already."""
+
+_EXAMPLES = """\
+FILE defines `study` and `tuner`:
+  import hippotune as hippo
+
+  class Digits(hippo.TorchTrainer):
+      ...
+
+  space = hippo.Grid({"lr": [0.1, hippo.Exponential(0.1, 0.95)], "bs": [64, 128]})
+  study = hippo.Study("digits", Digits, executor=hippo.Local(workers=2))
+  tuner = hippo.SuccessiveHalving(space, "val_acc", "max", min_steps=15, max_steps=120)
+
+examples:
+  hippo run digits.py                  live progress on a terminal, plain lines elsewhere
+  hippo run digits.py > report.txt     progress on the terminal, the report in a file
+  hippo run digits.py --no-progress    only the report
+  hippo run digits.py --deadline 3600  the best model in an hour
+  hippo run digits.py --deadline 17:00 the best model by five o'clock
+  hippo run digits.py --budget 2       the best model for two worker-hours"""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = add_command(commands, "run", "train a study", _DESCRIPTION, _EXAMPLES, run)
+    add_file(parser)
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show how it goes, on standard error; this is the default",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=_deadline,
+        metavar="WHEN",
+        help="end after so many seconds, or at a time: 3600, 17:00, 2030-01-31T17:00",
+    )
+    parser.add_argument("--budget", type=float, metavar="HOURS", help="end after so many worker-hours")
+
+
+def _deadline(text: str) -> float | datetime:
+    """Read seconds, a time of day to come, or a moment."""
+    with suppress(ValueError):
+        return float(text)
+    with suppress(ValueError):
+        return datetime.fromisoformat(text)
+    with suppress(ValueError):
+        at = time.fromisoformat(text)
+        now = datetime.now(at.tzinfo)
+        moment = datetime.combine(now, at)
+        return moment if moment > now else moment + timedelta(days=1)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no time; expected seconds or a moment, such as 3600, 17:00 or 2030-01-31T17:00"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tune and report."""
+    script = load(options.file)
+    try:
+        report = script.study.tune(
+            script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
+        )
+    except KeyboardInterrupt:
+        print(f"to go on: hippo run {shlex.quote(str(script.path))}", file=sys.stderr)
+        return 130
+    finally:
+        script.study.close()
+    print(report)
+    return _tell_failures(report)
+
+
+def _tell_failures(report: Report) -> int:
+    """Show why trials failed, by the first of them; that all of them did is the exit status too."""
+    failed = report.failed
+    if failed:
+        others = f" (the first of {len(failed)})" if len(failed) > 1 else ""
+        print(f"\ntrial {failed[0].number} failed{others}:\n{failed[0].error}", file=sys.stderr)
+    return 1 if failed and len(failed) == len(report.trials) else 0

@@ -1,0 +1,212 @@
+"""``hippo show STUDY``: what came of a study so far."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hippotune.cli.columns import aligned, figure, moment
+from hippotune.cli.command import Commands, add_command, whole_number
+from hippotune.cli.studies import add_study, read
+from hippotune.collecting import nothing_collected
+from hippotune.history import History, TrialHistory
+from hippotune.sequences.config import Config
+from hippotune.stages.tree import stage_tree
+from hippotune.view import short
+
+if TYPE_CHECKING:
+    from hippotune.store.catalog import StudyInfo
+    from hippotune.tuners.base import Mode
+
+_DESCRIPTION = """\
+Show a study as it is in the store: the work that it took, its best result, its trials, what
+failed, and the tree of stages that the trials share. A study that is being trained is not
+disturbed, and its code is not needed."""
+
+_EXAMPLES = """\
+of a trial:
+  asked      the furthest step that it was asked for
+  trained    how far it is trained
+  at         the furthest step at which it was measured, and the metrics there
+  unfinished not as far as it was asked: it waits, or was withdrawn, or the study was interrupted
+
+examples:
+  hippo show digits                                  by the metric that it was last tuned for
+  hippo show digits.py                               the same, by the file that defines it
+  hippo show digits --metric val_loss --mode min     by another one
+  hippo show digits --trials 100 --no-tree           more trials, and no tree"""
+
+_MOST_METRICS = 6
+_MOST_NAMED = 8
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = add_command(commands, "show", "show what came of a study", _DESCRIPTION, _EXAMPLES, run)
+    add_study(parser)
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="rank by this metric (default: the one that the study was last tuned for)",
+    )
+    parser.add_argument(
+        "--mode", choices=("max", "min"), help="whether more of the metric is better, or less"
+    )
+    parser.add_argument(
+        "--trials", metavar="N", type=whole_number, default=20, help="show so many trials (default: 20)"
+    )
+    parser.add_argument(
+        "--tree",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="draw the stage tree, or leave it out",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the study and print it."""
+    with nothing_collected():
+        _show(options)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from hippotune.view.tree import TreeDrawing
+
+    stored = read(options)
+    history = stored.history
+    aim = history.aim(options.metric, options.mode)
+    console = Console(markup=False, emoji=False, highlight=False)
+    width = console.width if console.is_terminal else None
+    for line in Page(stored.info, stored.related, history, aim, options.trials, width).lines():
+        console.print(line, soft_wrap=True)
+    if options.tree and history.trials:
+        console.print()
+        console.print(TreeDrawing(stage_tree(history.asks(), scratch=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A study in lines of text.
+
+    `related` are the same study on other plans, and other studies on the same plan. On a terminal, which has
+    a `width`, trials take a line each.
+    """
+
+    info: StudyInfo
+    related: Sequence[StudyInfo]
+    history: History
+    aim: tuple[str, Mode] | None
+    most_trials: int
+    width: int | None
+
+    def lines(self) -> Iterator[str]:
+        """Yield everything but the tree."""
+        yield from self._head()
+        yield from self._work()
+        yield from self._best()
+        yield from self._trials()
+        yield from self._failures()
+
+    def _head(self) -> Iterator[str]:
+        info = self.info
+        yield f"study {info.name}"
+        yield f"  trainer {info.key.trainer}, plan {info.key.digest}, last used {moment(info.used)}"
+        if sharing := [each.name for each in self.related if each.key == info.key]:
+            yield f"  on the same plan: {', '.join(sorted(sharing))}"
+        if elsewhere := [each.key.digest for each in self.related if each.name == info.name]:
+            yield f"  with other code, settings or seeds: --plan {', --plan '.join(elsewhere)}"
+
+    def _work(self) -> Iterator[str]:
+        history, work = self.history, self.history.work()
+        states = [trial.state for trial in history.trials]
+        told = ((states.count(state), state) for state in ("done", "unfinished", "failed"))
+        yield ""
+        yield figure("trials", len(states), ", ".join(f"{count:,} {state}" for count, state in told if count))
+        yield figure("steps asked", work.steps_asked)
+        rate = f"merge rate {work.steps_asked / work.steps_unique:.2f}" if work.steps_unique else ""
+        yield figure("unique steps", work.steps_unique, rate)
+        yield figure("steps trained", work.steps_trained, f"in {work.worker_seconds:,.1f} worker-seconds")
+        kept = sum(len(node.checkpoints) for node in history.plan.nodes)
+        yield figure("checkpoints", kept, f"of the whole plan, {short.size(history.plan.bytes)}")
+
+    def _best(self) -> Iterator[str]:
+        best = None if self.aim is None else self.history.best(*self.aim)
+        if self.aim is None or best is None:
+            return
+        metrics = ", ".join(f"{name} {short.metric(value)}" for name, value in best.metrics.items())
+        yield ""
+        yield f"best by {self.aim[0]} ({self.aim[1]})"
+        yield f"  trial {best.trial.number} at step {best.step}: {metrics}"
+        yield from (f"  {name} = {short.sequence(of)}" for name, of in best.trial.config.items())
+
+    def _trials(self) -> Iterator[str]:
+        trials = self.history.trials if self.aim is None else self.history.ranked(*self.aim)
+        shown = trials[: self.most_trials]
+        if not shown:
+            return
+        metrics, (same, differing) = self._metrics(shown), _contrasted(shown)
+        heads = ("trial", "asked", "trained", "at", *metrics, "", *differing)
+        rows = [_row(trial, metrics, differing) for trial in shown]
+        yield ""
+        for line in aligned(heads, rows, left=range(5 + len(metrics) - 1, len(heads))):
+            yield line if self.width is None else short.cut(line, self.width)
+        if len(trials) > len(shown):
+            yield f"… and {len(trials) - len(shown):,} more: see --trials"
+        if same:
+            yield f"all of these: {short.config(shown[0].config, same)}"
+
+    def _metrics(self, shown: Sequence[TrialHistory]) -> list[str]:
+        """Return the metrics to show, the one that counts first."""
+        names = dict.fromkeys(self.aim[:1] if self.aim else ())
+        for trial in shown:
+            if (last := trial.last()) is not None:
+                names |= dict.fromkeys(last[1])
+        return list(names)[:_MOST_METRICS]
+
+    def _failures(self) -> Iterator[str]:
+        """Yield the last line of every error, with the trials that it ended."""
+        failed: dict[str, list[str]] = {}
+        for trial in self.history.trials:
+            if trial.error is not None:
+                failed.setdefault(trial.error.rstrip().rpartition("\n")[2], []).append(str(trial.number))
+        if failed:
+            yield ""
+            yield "failed"
+        for line, numbers in failed.items():
+            word = "trial" if len(numbers) == 1 else "trials"
+            more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
+            yield f"  {word} {', '.join(numbers[:_MOST_NAMED])}{more}: {line}"
+
+
+def _contrasted(trials: Sequence[TrialHistory]) -> tuple[list[str], list[str]]:
+    """Return the hyper-parameters that are the same in all of these trials, and the others.
+
+    The others are in the order of the room that they take: a line that is too long is cut at its end.
+    """
+    names = sorted({name for trial in trials for name in trial.config})
+    room = {name: max(len(_shown(trial.config, name)) for trial in trials) for name in names}
+    first = trials[0].config
+    same = [name for name in names if all(trial.config.get(name) == first.get(name) for trial in trials)]
+    return same, sorted((name for name in names if name not in same), key=lambda name: room[name])
+
+
+def _shown(config: Config, name: str) -> str:
+    return short.sequence(config[name]) if name in config else ""
+
+
+def _row(trial: TrialHistory, metrics: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    step, measured = trial.last() or ("", {})
+    return (
+        str(trial.number),
+        f"{trial.asked:,}",
+        f"{trial.trained:,}",
+        f"{step:,}" if step else "",
+        *(short.metric(measured[name]) if name in measured else "" for name in metrics),
+        "" if trial.state == "done" else trial.state,
+        *(_shown(trial.config, name) for name in names),
+    )

@@ -1,0 +1,80 @@
+"""Stores and the studies in them, as arguments of a command."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hippotune.errors import InvalidInput, StoreError
+from hippotune.history import History, find_study, listed_as, read_study
+
+if TYPE_CHECKING:
+    from hippotune.store.catalog import Catalog, StudyInfo
+
+_HOME = Path(".hippo")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say where a store is."""
+    parser.add_argument(
+        "--home", metavar="FOLDER", type=Path, help=f"the home of the studies (default: {_HOME})"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="their database, postgresql://…, where it is not below their home"
+    )
+
+
+def open_catalog(home: Path | None, url: str | None) -> Catalog:
+    """Open the store that the arguments name; nothing is made where there is none."""
+    from hippotune.store.catalog import open_store
+
+    return open_store(home_of(home), url, create=False)
+
+
+def home_of(given: Path | None) -> Path:
+    """Return the home that is meant."""
+    return given or _HOME
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a study of a store."""
+    parser.add_argument(
+        "study",
+        metavar="STUDY",
+        help="the name of a study, as hippo ls shows it, or the file that defines it",
+    )
+    parser.add_argument(
+        "--plan", metavar="ID", help="what the study has in this plan, instead of the one that it used last"
+    )
+    add_store(parser)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A study as it is in its store, with `related` ones: on other plans, and other studies on its plan."""
+
+    info: StudyInfo
+    history: History
+    related: list[StudyInfo]
+
+
+def read(options: argparse.Namespace) -> Stored:
+    """Read the study that the arguments name."""
+    name, home, url = options.study, options.home, options.store
+    if name.endswith(".py") and Path(name).exists():
+        from hippotune.cli.script import load
+
+        study = load(Path(name)).study
+        name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
+    with open_catalog(home, url) as catalog:
+        info = find_study(catalog, name, options.plan)
+        related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
+        try:
+            return Stored(info, read_study(catalog, info), related)
+        except StoreError as error:
+            if not isinstance(error.__cause__, InvalidInput):
+                raise
+            # A function as a sequence: it is known where it is defined, and nowhere else.
+            raise StoreError(f"{error}; name the file that defines the study in place of {name!r}") from error

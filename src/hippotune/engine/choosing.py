@@ -1,0 +1,156 @@
+"""What to run next: whose turn it is, what is worth starting in time, and how wide.
+
+Nothing is changed here but what the frontier and the workers note for themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hippotune.engine.books import Books
+from hippotune.engine.deadlines import Deadlines, Limit
+from hippotune.engine.widening import Allotment, Widening
+from hippotune.engine.workers import Workers
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan
+from hippotune.scheduling.profile import Profile
+from hippotune.scheduling.width import WAITS
+from hippotune.stages.frontier import Frontier, Place, Task
+
+# How many tasks are looked at for one that is done before a deadline.
+_MOST_LOOKS = 200
+
+
+def source_of(task: Task) -> Position:
+    """Return the position of the state that a task starts from."""
+    return Position(task.node.holder(task.start).id, task.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A task, for a study whose turn it is, and the worker if only that one can do it."""
+
+    study: str
+    task: Task
+    worker: int | None = None
+
+
+class Choosing:
+    """Looks at everything that the engine knows. Without `widening`, every lease has one slot."""
+
+    def __init__(
+        self, plan: Plan, frontier: Frontier, profile: Profile, workers: Workers, books: Books
+    ) -> None:
+        self.widening: Widening | None = None
+        self.deadlines = Deadlines()
+        self._plan = plan
+        self._frontier = frontier
+        self._profile = profile
+        self._workers = workers
+        self._books = books
+
+    def next(self, now: float) -> Choice | None:
+        """Return the longest task of the study whose turn it is: the one that has the fewest workers.
+
+        A worker whose state is not in a checkpoint yet may go on from it if nothing that waits is longer.
+        """
+        chosen: Choice | None = None
+        for study in sorted(self._frontier.studies(), key=self._books.width):
+            task = self._frontier.best(study)
+            if task is not None and not self._is_in_time(study, task, now):
+                task = self._first_in_time(study, now)
+            if task is not None:
+                chosen = Choice(study, task)
+                break
+        for node, step in self._frontier.stirred:
+            self._workers.stir(Position(node.id, step))
+        self._frontier.stirred.clear()
+        for worker, position in self._workers.stirred():
+            own = self._frontier.held(self._plan[position.node], position.step)
+            if own is None:
+                self._workers.rest(worker)  # until something is to be done from there again
+            elif self._workers.has_place(worker) and (chosen is None or own.reach >= chosen.task.reach):
+                asker = next((each for each in self._askers(own) if self._is_in_time(each, own, now)), None)
+                if asker is not None:
+                    chosen = Choice(asker, own, worker)
+        return chosen
+
+    def _askers(self, task: Task) -> list[str]:
+        """Return the studies that wait for a task's end."""
+        return list(dict.fromkeys(self._frontier.wants[task.goal][task.end].requests.values()))
+
+    # In time.
+
+    def out_of(self, study: str, now: float) -> Limit | None:
+        """Return the limit within which nothing of a study is worth starting, if there is one."""
+        tasks, _ = self._frontier.ready(_MOST_LOOKS, study)
+        obstacles = [self._obstacle(study, task, now) for task in tasks]
+        if not obstacles or None in obstacles:
+            return None
+        return "budget" if "budget" in obstacles else "deadline"
+
+    def _is_in_time(self, study: str, task: Task, now: float) -> bool:
+        """Whether anything that a task brings can be heard within the study's limits."""
+        return study not in self.deadlines or self._obstacle(study, task, now) is None
+
+    def _obstacle(self, study: str, task: Task, now: float) -> Limit | None:
+        """Return the limit that keeps a study from hearing of anything that a task brings, if one does."""
+        needed = self._frontier.nearest(task) * (self._profile.usual or 0.0)
+        fastest = 1.0 if self.widening is None else self.widening.fastest(task, self._workers.free)
+        taken = self._books.spent(study, now) + self._books.to_spend(study, now, self._profile)
+        return self.deadlines.obstacle(study, now + needed / fastest, taken + needed)
+
+    def _first_in_time(self, study: str, now: float) -> Task | None:
+        tasks, _ = self._frontier.ready(_MOST_LOOKS, study)
+        return next((task for task in tasks if self._is_in_time(study, task, now)), None)
+
+    # How wide.
+
+    @property
+    def widest(self) -> int:
+        """How many workers one lease may have."""
+        return 1 if self.widening is None else self.widening.widest(self._workers.slots)
+
+    def allot(
+        self, widening: Widening, claims: dict[Position, Fraction], worths: Mapping[int, float], now: float
+    ) -> Allotment:
+        """Ask the policy for widths. The `claims` that are met here are taken out."""
+        slots, running = self._workers.slots, self._books.running()
+        tasks, beyond = self._frontier.ready(slots * widening.policy.packing)
+        tasks += self._soon({(task.node, task.start) for task in tasks})
+        claimed = [claims.pop(source_of(task), WAITS) for task in tasks]
+        values = [
+            max((self._worth(lease.node_at(at), at, worths) for at in lease.evaluations), default=-math.inf)
+            for lease in running
+        ]
+        values += [self._worth(task.goal, task.end, worths) for task in tasks]
+        return widening.allot(running, tasks, slots, beyond, now, values, claimed)
+
+    def _soon(self, ready: set[Place]) -> list[Task]:
+        """Return what can start from states that are in memory only, or being saved, beside what is ready."""
+        states = {(self._plan[at.node], at.step): None for _, at in self._workers.unsaved()}
+        for lease in self._books.leases.values():
+            if lease.state == "saving":
+                states.update(dict.fromkeys((lease.node_at(step), step) for step in lease.saves))
+        tasks = [task for state in states for task in self._frontier.tasks_from(*state)]
+        tasks.sort(key=lambda task: -task.reach)
+        return [task for task in tasks if (task.node, task.start) not in ready]
+
+    def _worth(self, node: Node, step: int, worths: Mapping[int, float]) -> float:
+        """Return the most that anybody thinks of what is wanted at a step."""
+        want = self._frontier.wants.get(node, {}).get(step)
+        known = () if want is None else [worths.get(number, -math.inf) for number in want.requests]
+        return max(known, default=-math.inf)
+
+    def width(self, choice: Choice, wish: Fraction, widening: Widening) -> Fraction:
+        """Return the widest that there are free slots for, within what was allotted; 0 for nothing."""
+        task, worker = choice.task, choice.worker
+        ladder = widening.ladder(task.goal, task.start, task.end, self._workers.slots)
+        most = max(wish, ladder[0])
+        free = self._workers.free if worker is None or self._workers.has_whole(worker) else 0
+        free -= sum(int(lease.claim - lease.width) for lease in self._books.leases.values() if lease.claim)
+        return max((step for step in ladder if step <= most and (step < 1 or step <= free)), default=WAITS)

@@ -1,0 +1,275 @@
+"""The thin shell around the engine: carries commands out, feeds events back, answers after commits.
+
+One loop runs on one asyncio event loop. The engine is only ever touched from there; executors may emit from
+any thread. Tuners run on the same event loop, so a result is delivered, and reacted to, between two events.
+
+In virtual time the clock moves only while every tuner waits: what a tuner submits in answer to a result is
+submitted at the moment of that result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from hippotune.engine.commands import (
+    Abort,
+    Answer,
+    Command,
+    DropCheckpoint,
+    Record,
+    RunLease,
+    UpdateLease,
+)
+from hippotune.engine.core import Engine
+from hippotune.engine.events import CheckpointDeleted, Event, Halted, Paused, Resumed
+from hippotune.errors import CheckpointError, TrainerError
+from hippotune.executors.base import Executor
+from hippotune.plan.facts import Checkpoint, Fact
+
+Deliver = Callable[[Answer], None]
+
+
+class FactWriter(Protocol):
+    """Makes facts durable, then calls back on the event loop that it was made for."""
+
+    def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
+        """Queue facts; call `then` with None after they are committed, or with the error."""
+
+
+class Loop:
+    """See the module. Made and used on one running event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        executor: Executor,
+        writer: FactWriter,
+        delete: Callable[[Checkpoint], None] = lambda _: None,
+    ) -> None:
+        self.engine = engine
+        self.executor = executor
+        self.error: BaseException | None = None
+        self._broken = False
+        self.tuners = 0
+        self.waiting = 0
+        self._writer = writer
+        self._delete = delete
+        self._aio = asyncio.get_running_loop()
+        self._inbox: deque[Event] = deque()
+        self._woken = False
+        self._expected: set[str] = set()
+        self._deliver: dict[int, Deliver] = {}
+        self._next_request = 0
+        self._committed = engine.plan.order
+        self._uncommitted = 0
+        self._quiet: list[asyncio.Future[None]] = []
+        self._on_error: list[Callable[[BaseException], None]] = []
+        self._on_rest: list[Callable[[], None]] = []
+
+    # For tuners, on the event loop.
+
+    def new_request(self, deliver: Deliver) -> int:
+        """Return a number for a request; its answers go to `deliver`."""
+        self._next_request += 1
+        self._deliver[self._next_request] = deliver
+        return self._next_request
+
+    def forget_request(self, request: int) -> None:
+        """Deliver nothing more for a request."""
+        self._deliver.pop(request, None)
+
+    def expect(self, studies: Iterable[str]) -> None:
+        """Start nothing until each of these studies has asked for all that it asks for at first."""
+        self._expected.update(studies)
+        self.handle(Paused())
+
+    def has_begun(self, study: str) -> None:
+        """A study has asked for something and waits, or it will never ask."""
+        if study in self._expected:
+            self._expected.discard(study)
+            if not self._expected:
+                self.handle(Resumed())
+                self._push_time()
+
+    def when_broken(self, call: Callable[[BaseException], None]) -> None:
+        """Have `call` told when the loop cannot go on."""
+        self._on_error.append(call)
+        if self.error is not None:
+            call(self.error)
+
+    def when_resting(self, call: Callable[[], None]) -> None:
+        """Have `call` told whenever nothing runs and everything that came of it has been told."""
+        self._on_rest.append(call)
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Do not tell `call` any more."""
+        self._on_rest.remove(call)
+
+    def handle(self, event: Event) -> None:
+        """Take in one event now."""
+        if self._broken:
+            return
+        try:
+            self._carry_out(self.engine.handle(event, self.executor.now()))
+        except Exception as error:
+            self._break(error)
+        if not self.engine.leases:
+            self._tell_quiet()
+
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called on the event loop at a time of the executor's clock."""
+        if self.executor.virtual:
+            self.executor.alarm(time, call)
+        else:
+            self._aio.call_later(max(time - self.executor.now(), 0.0), call)
+
+    # For executors, from any thread.
+
+    def emit(self, event: Event) -> None:
+        """Queue an event."""
+        self._inbox.append(event)
+        if not self._woken:
+            self._woken = True
+            self._aio.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._woken = False
+        while self._inbox:
+            self.handle(self._inbox.popleft())
+
+    # Commands.
+
+    def _carry_out(self, commands: Sequence[Command]) -> None:
+        facts: tuple[Fact, ...] = ()
+        later: list[Answer | DropCheckpoint] = []
+        for command in commands:
+            match command:
+                case RunLease() | UpdateLease():
+                    self.executor.carry_out(command)
+                case Record():
+                    facts = command.facts
+                case Answer() if command.order <= self._committed:
+                    # What is durable already is told at once, so that a tuner that is run again hears
+                    # every recorded result before any new one.
+                    self._tell(command)
+                case Answer() | DropCheckpoint():
+                    later.append(command)
+                case Abort(error, disk_full):
+                    self._give_up(CheckpointError(error) if disk_full else TrainerError(error))
+        if facts or later:
+            self._record(facts, later)
+
+    def _record(self, facts: Sequence[Fact], later: Sequence[Answer | DropCheckpoint]) -> None:
+        order = self.engine.plan.order
+        self._uncommitted += 1
+
+        def committed(error: BaseException | None) -> None:
+            self._uncommitted -= 1
+            if error is not None:
+                self._break(error)
+                return
+            self._committed = max(self._committed, order)
+            for command in later:
+                if isinstance(command, Answer):
+                    self._tell(command)
+                else:
+                    self._remove(command)
+            if not self._uncommitted:
+                self._tell_quiet()
+
+        self._writer.submit(facts, committed)
+
+    def _remove(self, command: DropCheckpoint) -> None:
+        if not self.engine.expects(command.position):
+            # Otherwise it was saved anew, or will be, and replaced under its name.
+            with suppress(OSError):  # what stays behind is swept away when the plan is next opened
+                self._delete(command.checkpoint)
+        self.handle(CheckpointDeleted(command.checkpoint))
+
+    def _tell(self, answer: Answer) -> None:
+        deliver = self._deliver.get(answer.request)
+        if deliver is not None:
+            if answer.final:
+                del self._deliver[answer.request]
+            deliver(answer)
+
+    # The end.
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tuners hear of the error, and leases stop at their step's end; what they bring is still kept."""
+        if self.error is not None:
+            return
+        self.error = error
+        for call in self._on_error:
+            call(error)
+        self.emit(Halted())
+
+    def _break(self, error: BaseException) -> None:
+        """Facts cannot be kept, or do not fit together: nothing more is taken in."""
+        self._broken = True
+        self._give_up(error)
+        self._tell_quiet()
+
+    async def quiet(self) -> None:
+        """Wait until no lease runs, no save is under way and every fact is committed."""
+        while (self.engine.leases or self._uncommitted) and not self._broken:
+            await self._ending()
+
+    async def run_down(self) -> None:
+        """Wait until what runs has ended and is committed, or until a tuner is at work."""
+        while not self.tuners and (self.engine.leases or self._uncommitted) and not self._broken:
+            await self._ending()
+
+    def _ending(self) -> asyncio.Future[None]:
+        """Return what is done when the loop may have become quiet, and let virtual time go on until then."""
+        future: asyncio.Future[None] = self._aio.create_future()
+        self._quiet.append(future)
+        self._push_time()
+        return future
+
+    def _tell_quiet(self) -> None:
+        if not self._uncommitted and not self.engine.leases:
+            for call in list(self._on_rest):
+                call()
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        waiting, self._quiet = self._quiet, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # Virtual time.
+
+    def tuner_begins(self) -> None:
+        """A tuner is at work."""
+        self.tuners += 1
+        self._wake_waiting()
+
+    def tuner_ends(self) -> None:
+        """A tuner asks for nothing more: what the others wait for may go on."""
+        self.tuners -= 1
+        if self.tuners:
+            self._push_time()
+
+    def tuner_waits(self) -> None:
+        """A tuner has nothing to do until it hears something."""
+        self.waiting += 1
+        self._push_time()
+
+    def tuner_goes_on(self) -> None:
+        """A tuner is about to react."""
+        self.waiting -= 1
+
+    def _push_time(self) -> None:
+        self._aio.call_soon(self._advance)
+
+    def _advance(self) -> None:
+        while (0 < self.tuners == self.waiting and not self._expected) or self._quiet:
+            if not self.executor.advance():
+                return
+            self._drain()

@@ -1,0 +1,87 @@
+"""Where leases run: the contract of every executor.
+
+An executor owns worker slots, and on each a worker, or several where leases are packed. It is told `RunLease`
+and `UpdateLease` and answers with events, through the `emit` function that it is given at the start. It
+decides nothing.
+
+Contract
+--------
+* `start` returns once `emit` may be called; every slot is announced by `WorkerJoined` when it can work.
+* `carry_out` never blocks. At most one lease is unfinished on a worker at a time.
+* For one lease the events come in the order in which things happened, except that `CheckpointSaved` may
+  come later than its step, even after `LeaseFinished`: saving overlaps training.
+* A worker that dies or hangs is announced by `WorkerLost`; nothing of its unfinished leases is
+  announced afterwards. A replacement is announced by `WorkerJoined` under the same number.
+* A lease with peers is trained by all its workers together; events come from its leader, `worker`. Where
+  one of them is lost, all are ended, and each is announced by `WorkerLost`.
+* A lease that fails (`LeaseFailed`) leaves its worker able to take the next lease, from scratch or from a
+  checkpoint; where the process had to be replaced for that, `WorkerLost` and `WorkerJoined` follow.
+* `emit` may be called from any thread.
+* `now` is the executor's clock in seconds: wall time, or virtual time that moves only in `advance`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hippotune.engine.commands import ExecutorCommand
+from hippotune.engine.events import Event
+from hippotune.trainers.base import Trainer
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What workers need to know before the first lease: the trainer and where its checkpoints live.
+
+    `packing` is how many workers there should be on every slot.
+    """
+
+    trainer: type[Trainer]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    checkpoints: Path = Path(".")
+    packing: int = 1
+
+
+class Executor(ABC):
+    """Base of all executors; see the module's contract.
+
+    `virtual` executors train nothing: their studies keep nothing on disk.
+    """
+
+    virtual = False
+
+    @property
+    @abstractmethod
+    def workers(self) -> int:
+        """The number of slots that the executor is meant to have."""
+
+    @abstractmethod
+    async def start(self, job: Job, emit: Emit) -> None:
+        """Bring the workers up for one job. Raises `TrainerError` where the trainer cannot be shipped."""
+
+    @abstractmethod
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Start or change a lease."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let saves that are under way finish, then end all workers. May be called twice."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Return the executor's time in seconds."""
+
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called when virtual time has come to `time`; not for executors in real time."""
+        raise NotImplementedError
+
+    def advance(self) -> bool:
+        """Move virtual time to the next event and emit it; False where it moves by itself or none is due."""
+        return False

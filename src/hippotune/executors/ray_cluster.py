@@ -1,0 +1,167 @@
+"""The Ray cluster as an executor sees it: joined and left, and how many slots it has room for.
+
+What always holds: a cluster that the user joined (``ray.init``) is used as it is and left as it was. One that
+Hippo joined is left when the last executor in this process lets go of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hippotune.errors import HippoError, InvalidInput, MissingExtra
+
+# Ray counts resources in ten-thousandths.
+_UNITS = 10_000
+
+
+class SlotResources:
+    """What one slot takes of a node, by Ray's names: ``{"CPU": 1, "GPU": 0.5, "memory": 2**30}``."""
+
+    def __init__(self, slot: Mapping[str, float]) -> None:
+        if not isinstance(slot, Mapping) or not all(isinstance(name, str) and name for name in slot):
+            raise InvalidInput(f'slot is {slot!r}; expected resources, such as {{"CPU": 1, "GPU": 0.5}}')
+        for name, amount in slot.items():
+            if not _is_amount(amount):
+                raise InvalidInput(f"slot[{name!r}] is {amount!r}; expected a number from 0 on")
+            if name == "GPU" and amount > 1 and amount != int(amount):
+                raise InvalidInput(f"slot['GPU'] is {amount!r}; a slot gets whole GPUs, or a part of one")
+        self._units = {name: round(amount * _UNITS) for name, amount in slot.items() if amount}
+        if not any(self._units.values()):
+            raise InvalidInput(f'slot is {slot!r}; a slot takes something of its node, such as {{"CPU": 1}}')
+        self.amounts = {name: amount for name, amount in slot.items() if amount}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{amount:g} {name}" for name, amount in self.amounts.items())
+
+    @property
+    def cores(self) -> int:
+        """How many threads a slot can keep busy."""
+        return max(1, int(self.amounts.get("CPU", 1)))
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of an actor that holds a slot."""
+        named = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+        others = {name: amount for name, amount in self.amounts.items() if name not in named}
+        options: dict[str, Any] = {option: self.amounts.get(name, 0) for name, option in named.items()}
+        if not options["memory"]:
+            del options["memory"]
+        return {**options, "resources": others}
+
+    def fit_on(self, node: Mapping[str, float]) -> int:
+        """Return how many slots a node with these resources has room for."""
+        return min(self._fit(name, node.get(name, 0.0)) for name in self._units)
+
+    def _fit(self, name: str, amount: float) -> int:
+        need = self._units[name]
+        if name == "GPU" and need < _UNITS:  # a part of one GPU, never of two
+            return int(amount) * (_UNITS // need)
+        return round(amount * _UNITS) // need
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the cluster has: how many slots fit on its nodes were they idle, and what is free of what now."""
+
+    nodes: frozenset[str]
+    slots: int
+    free: Mapping[str, float]
+    total: Mapping[str, float]
+
+    def describe(self, names: Iterable[str]) -> str:
+        """Return what is free of some resources, for people to read."""
+        return ", ".join(
+            f"{self.free.get(name, 0):g} of {self.total.get(name, 0):g} {name}" for name in names
+        )
+
+
+class Cluster:
+    """The cluster that this process is part of. Made by `join`.
+
+    Attributes
+    ----------
+    carries_environment : bool
+        Whether all that this process has done there gets the runtime environment that it joined with.
+    dashboard : str or None
+        The address of the cluster's web page, where that is known.
+    """
+
+    def __init__(self, ray: Any, carries_environment: bool = False, dashboard: str | None = None) -> None:
+        self.ray = ray
+        self.carries_environment = carries_environment
+        self.dashboard = dashboard
+        self._left = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether this process is still part of it."""
+        return not self._left and bool(self.ray.is_initialized())
+
+    def room(self, slot: SlotResources) -> Room:
+        """Ask the cluster what it has."""
+        nodes = {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
+        return Room(
+            frozenset(nodes),
+            sum(slot.fit_on(resources) for resources in nodes.values()),
+            self.ray.available_resources(),
+            self.ray.cluster_resources(),
+        )
+
+    def leave(self) -> None:
+        """Let go of the cluster. May be called twice."""
+        global _users, _joined_here
+        with _joining:
+            if self._left:
+                return
+            self._left = True
+            _users -= 1
+            if _users == 0 and _joined_here:
+                _joined_here = False
+                self.ray.shutdown()
+
+
+_joining = threading.Lock()
+_users = 0
+_joined_here = False
+
+
+def load_ray() -> Any:
+    """Import Ray, which takes its time."""
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtra("hippo.Ray needs Ray: pip install 'hippotune[ray]'") from error
+    return ray
+
+
+def join(address: str | None, runtime_env: Mapping[str, Any] | None) -> Cluster:
+    """Become part of a cluster, as Ray finds it, or start one on this machine where there is none."""
+    global _users, _joined_here
+    ray = load_ray()
+    with _joining:
+        if ray.is_initialized():
+            cluster = Cluster(ray)
+        else:
+            try:
+                context = ray.init(
+                    address=address,
+                    runtime_env=dict(runtime_env) if runtime_env else None,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                where = "" if address is None else f" at {address!r}"
+                raise HippoError(f"cannot join a Ray cluster{where}: {error}") from error
+            url = context.dashboard_url
+            cluster = Cluster(ray, carries_environment=True, dashboard=f"http://{url}" if url else None)
+            _joined_here = True
+        _users += 1
+        return cluster
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

@@ -1,0 +1,133 @@
+"""How a trainer gets into another process, without running the user's script there.
+
+What the other process can import is sent as a name; the module search path goes with it. What it cannot
+import (classes of a script, a notebook, or a file that was loaded by its path) is sent as code. Such classes
+are then put where their names say they are, so that a trainer may pickle them in its checkpoints.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from hippotune.engine.commands import ExecutorCommand
+from hippotune.errors import TrainerError
+from hippotune.executors.base import Job
+from hippotune.executors.wide import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A job on its way to another process. Itself made of plain values only."""
+
+    content: bytes
+    trainer: str
+    by_value: tuple[str, ...]
+    path: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+def pack(job: Job) -> Parcel:
+    """Make a job ready for shipping; `TrainerError` where it cannot be."""
+    import cloudpickle
+
+    name = f"{job.trainer.__module__}.{job.trainer.__qualname__}"
+    modules = {base.__module__ for base in job.trainer.__mro__}
+    by_value = tuple(sorted(module for module in modules if not _is_importable(module)))
+    for module in by_value:
+        if module in sys.modules and module != "__main__":
+            cloudpickle.register_pickle_by_value(sys.modules[module])
+    try:
+        content = cloudpickle.dumps(job, protocol=5)
+    except Exception as error:
+        raise TrainerError(
+            f"trainer {name} cannot be sent to worker processes: {type(error).__name__}: {error}. "
+            "It, its settings or something that it uses from its module cannot be pickled; "
+            "make such things in build(), which runs in every worker"
+        ) from error
+    return Parcel(content, name, by_value, tuple(sys.path), tuple(sys.argv))
+
+
+def unpack(parcel: Parcel) -> Job:
+    """Take a job out of its parcel, in the process that it was sent to."""
+    sys.path[:] = parcel.path
+    sys.argv[:] = parcel.arguments
+    try:
+        job = pickle.loads(parcel.content)
+    except Exception as error:
+        raise TrainerError(
+            f"trainer {parcel.trainer} cannot be loaded in a worker: {type(error).__name__}: {error}. "
+            "Workers import modules from where this process does; a module that exists only in memory, "
+            "or that fails when it is imported again, cannot be used by a trainer"
+        ) from error
+    if not isinstance(job, Job):
+        raise TrainerError(f"a parcel for {parcel.trainer} holds {job!r}; expected a Job")
+    for name in parcel.by_value:
+        _publish(name, job.trainer)
+    return job
+
+
+def encode(command: ExecutorCommand | Part) -> bytes:
+    """Return a message for a worker. A config may hold a function that is found only where it was made."""
+    import cloudpickle
+
+    message: bytes
+    try:
+        message = pickle.dumps(command, protocol=5)  # three times as quick, and nearly always enough
+    except (pickle.PicklingError, AttributeError, TypeError):
+        pass
+    else:
+        only_here = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+        if not any(name.encode() in message for name in only_here):
+            return message
+    message = cloudpickle.dumps(command, protocol=5)
+    return message
+
+
+def _is_importable(name: str) -> bool:
+    """Whether a fresh process with the same search path would get this very module by its name."""
+    module = sys.modules.get(name)
+    if module is None or name == "__main__" or (spec := _find(name)) is None:
+        return False
+    file: str | None = getattr(module, "__file__", None)
+    if spec.origin is None:  # a package without a file of its own
+        return file is None
+    if not spec.has_location:  # part of the interpreter
+        return True
+    return file is not None and Path(file).resolve() == Path(spec.origin).resolve()
+
+
+def _find(name: str) -> ModuleSpec | None:
+    """Look a module up as an import would, but never in `sys.modules`, where anybody may have put it."""
+    package, _, _ = name.rpartition(".")
+    path = getattr(sys.modules.get(package), "__path__", None)
+    if package and (path is None or not _is_importable(package)):
+        return None
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _publish(name: str, trainer: type) -> None:
+    """Give classes that came by value the module that they say they are of."""
+    module = sys.modules[name] = types.ModuleType(name)
+    for base in trainer.__mro__:
+        if base.__module__ == name:
+            vars(module)[base.__name__] = base
+            for function in _functions(base):
+                known = function.__globals__.items()
+                vars(module).update({key: value for key, value in known if not key.startswith("__")})
+
+
+def _functions(cls: type) -> Iterator[types.FunctionType]:
+    for member in vars(cls).values():
+        plain = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        if isinstance(plain, types.FunctionType):
+            yield plain

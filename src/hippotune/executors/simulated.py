@@ -1,0 +1,354 @@
+"""Virtual time: an executor that trains nothing and knows when everything would have happened.
+
+A lease is taken from one step with something to do at it to the next by arithmetic, whatever lies between.
+All that will happen is on one heap; `advance` takes the next of it, and commands only ever change the heap.
+Nothing is drawn at random and no clock is read, so the same study gives the same events.
+
+What a worker does, in order, at a step count that it comes to: it says how far it is, evaluates, takes a
+snapshot, and trains on or finishes. A snapshot is written beside training, one after the other; as with real
+workers, who takes a third while one is being written and one waits has to wait too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from hippotune.engine.commands import ExecutorCommand, RunLease, UpdateLease
+from hippotune.engine.events import (
+    CheckpointSaved,
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    Progressed,
+    StepsMissed,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
+from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.simulation_metrics import Formula, Recorded, Table, as_curves
+from hippotune.executors.simulation_slots import Course, Loss, Slot, checked_losses
+from hippotune.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
+from hippotune.executors.tracebacks import describe
+from hippotune.plan.facts import Checkpoint
+from hippotune.trainers.metrics import checked_metrics
+
+if TYPE_CHECKING:
+    from hippotune.plan.plan import Plan
+    from hippotune.report import Report
+    from hippotune.store.base import Store
+
+
+# Comes after everything that happens at the same time.
+_LAST = 1 << 62
+
+
+class Simulated(Executor):
+    """Workers in virtual time.
+
+    Parameters
+    ----------
+    workers : int
+        The number of worker slots.
+    seconds_per_step : float or function
+        What a step takes on one worker; or a function of the hyper-parameters' values and the width, which
+        should look at no more values than it needs.
+    startup : float
+        Seconds until the workers are up.
+    load, save, evaluate : float
+        Seconds that loading a checkpoint, writing one and evaluating take. Writing goes on beside training;
+        going on from the state that a worker holds needs no loading.
+    progress : float, optional
+        Seconds after which a worker says how far it is, at the end of a step, as real ones do all the time;
+        by default only where something is to be done. Matters where trials differ in pace and widths are
+        chosen by how long they still take.
+    scaling : Mapping[float, float]
+        Measured speed-ups by width, such as ``{1: 1, 2: 1.87}``; in proportion to the width by default.
+    metrics : function, table, Report, Plan, Store or Recorded
+        What evaluations bring: a function of (config, step), which may depend only on the values before that
+        step; a table ``{config: {step: metrics}}``; or a record of real training. By default learning
+        curves are made up from `seed`, under whatever names tuners ask for.
+    losses : iterable of (time, worker) or (time, worker, back_after)
+        When which worker is lost, and after how many seconds it is back; without that it is gone for good.
+    seed : int
+        Decides the made-up learning curves.
+    """
+
+    virtual = True
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        seconds_per_step: SecondsPerStep = 1.0,
+        startup: float = 0.0,
+        load: float = 0.0,
+        save: float = 0.0,
+        evaluate: float = 0.0,
+        progress: float | None = None,
+        scaling: Scaling | None = None,
+        metrics: Formula | Table | Report | Plan | Store | Recorded | None = None,
+        losses: Iterable[Loss] = (),
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise InvalidInput(f"workers is {workers!r}; expected a whole number of at least 1")
+        self._times = StepTimes(seconds_per_step, scaling)
+        self._startup = checked_number("startup is", startup, zero=True)
+        self._load = checked_number("load is", load, zero=True)
+        self._save = checked_number("save is", save, zero=True)
+        self._evaluate = checked_number("evaluate is", evaluate, zero=True)
+        self._progress = None if progress is None else checked_number("progress is", progress)
+        self._curves = as_curves(metrics, seed)
+        self._losses = checked_losses(losses, workers, self._startup)
+        self._workers = workers
+        self._slots: list[Slot] = []
+        self._now = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._pushes = count()
+        self._spoke = False
+        self._emit: Emit = lambda event: None
+
+    @property
+    def workers(self) -> int:
+        """The number of slots."""
+        return self._workers
+
+    async def start(self, job: Job, emit: Emit) -> None:
+        """Begin at time 0."""
+        self._emit = emit
+        self._now = 0.0
+        self._due = []
+        self._slots = [Slot(worker) for worker in range(self._workers * job.packing)]
+        for slot in self._slots:
+            self._at(self._startup, partial(self._join, slot))
+        for time, worker, back_after in self._losses:
+            for slot in self._slots[worker :: self._workers]:
+                self._at(time, partial(self._lose, slot, back_after))
+
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Start or change a lease."""
+        slot = self._slots[command.worker]
+        if isinstance(command, RunLease):
+            self._run(slot, command)
+        elif slot.course is not None and slot.course.lease.lease == command.lease:
+            self._update(slot, slot.course, command)
+
+    async def close(self) -> None:
+        """Let go of everything that was to happen."""
+        self._due = []
+
+    def now(self) -> float:
+        """Return the virtual time."""
+        return self._now
+
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called at a time, or now if that is past, after all else that happens then."""
+
+        def ring() -> None:
+            self._spoke = True
+            call()
+
+        heappush(self._due, (max(time, self._now), _LAST + next(self._pushes), ring))
+
+    def advance(self) -> bool:
+        """Let things happen until one of them is worth a word."""
+        self._spoke = False
+        while self._due and not self._spoke:
+            self._now, _, happen = heappop(self._due)
+            happen()
+        return self._spoke
+
+    def _say(self, event: Event) -> None:
+        self._spoke = True
+        self._emit(event)
+
+    def _at(self, time: float, happen: Callable[[], None]) -> None:
+        heappush(self._due, (time, next(self._pushes), happen))
+
+    def _say_at(self, time: float, slot: Slot, event: Event) -> None:
+        """Have something said of a worker, unless it is lost before."""
+        life = slot.life
+        self._at(time, lambda: self._say(event) if slot.life == life else None)
+
+    # Workers come and go.
+
+    def _join(self, slot: Slot) -> None:
+        if not slot.up:
+            slot.up = True
+            self._say(WorkerJoined(slot.worker, slot.worker % self._workers))
+
+    def _lose(self, slot: Slot, back_after: float) -> None:
+        if not slot.up:
+            return
+        lease = slot.lease
+        together = (slot,) if lease is None else tuple(self._slots[each] for each in _workers_of(lease))
+        self._let_go(slot, f"lost at {self._now:g} s, as the script says", back_after)
+        for other in together:
+            if other is not slot:
+                self._let_go(other, f"worker {slot.worker}, which it trained with, is lost", self._startup)
+
+    def _let_go(self, slot: Slot, reason: str, back_after: float) -> None:
+        slot.up, slot.course, slot.lease = False, None, None
+        slot.life += 1
+        slot.written.clear()
+        self._say(WorkerLost(slot.worker, reason))
+        if back_after < math.inf:
+            self._at(self._now + back_after, partial(self._join, slot))
+
+    # Orders.
+
+    def _run(self, slot: Slot, lease: RunLease) -> None:
+        for each in (self._slots[worker] for worker in _workers_of(lease)):
+            if not each.up or each.lease is not None:
+                raise IllegalTransition(f"worker {each.worker} was given {lease} while it is gone or at work")
+            each.lease = lease
+        course = Course(lease, lease.end, lease.saves, lease.evaluations, lease.start)
+        slot.course = course
+        course.look_ahead()
+        self._next(self._now + self._loading(lease), slot, course, self._begin)
+
+    def _loading(self, lease: RunLease) -> float:
+        return self._load if lease.source is not None or lease.peers else 0.0
+
+    def _update(self, slot: Slot, course: Course, update: UpdateLease) -> None:
+        if course.doing == "over":
+            # Its metrics are asked for anew by whoever needs them; saves that will not come must be told.
+            self._say_missed(slot, course, frozenset(), update.saves, course.step)
+            return
+        course.end, course.saves, course.evaluations = update.end, update.saves, update.evaluations
+        course.updated = True
+        course.look_ahead()
+        passed = course.step - 1
+        moving = course.doing == "training" and self._now > course.since
+        if moving:
+            # The step that is being trained is not over, even if it is to end at this very moment.
+            passed = self._times.steps(
+                course.lease.config,
+                course.step,
+                course.goal - 1,
+                self._now - course.since,
+                float(course.lease.width),
+            )
+        self._say_missed(slot, course, course.evaluations, course.saves, passed)
+        if moving:
+            self._aim(slot, course, first=passed + 1)
+        elif course.doing == "training":
+            course.doing = "standing"
+            self._next(self._now, slot, course, self._stand)
+
+    def _say_missed(
+        self, slot: Slot, course: Course, evaluations: frozenset[int], saves: frozenset[int], passed: int
+    ) -> None:
+        unmeasured = frozenset(at for at in evaluations - course.evaluated if at <= passed)
+        unsaved = frozenset(at for at in saves - course.saved if at <= passed)
+        if unmeasured or unsaved:
+            self._say_at(self._now, slot, StepsMissed(course.lease.lease, unmeasured, unsaved))
+
+    # The course of a lease.
+
+    def _next(self, time: float, slot: Slot, course: Course, go: Callable[[Slot, Course], None]) -> None:
+        """Have a course go on at some time, unless it is ended or turned before."""
+        course.turn += 1
+        turn = course.turn
+        self._at(time, lambda: go(slot, course) if slot.course is course and course.turn == turn else None)
+
+    def _begin(self, slot: Slot, course: Course) -> None:
+        """The worker holds the state that the lease starts from."""
+        self._say(LeaseStarted(course.lease.lease, self._loading(course.lease)))
+        course.doing = "standing"
+        probing = self._evaluate if course.lease.probe else 0.0
+        self._next(self._now + probing, slot, course, self._stand)
+
+    def _arrive(self, slot: Slot, course: Course) -> None:
+        """The worker has come to its goal."""
+        config, lease = course.lease.config, course.lease
+        step = course.step
+        ends = [each.end for each in lease.segments if step < each.end < course.goal]
+        for end in (*ends, course.goal):
+            seconds = self._times.seconds(config, step, end, float(lease.width))
+            self._say(Progressed(lease.lease, end, end - step, seconds))
+            step = end
+        course.step, course.doing = step, "standing"
+        self._stand(slot, course)
+
+    def _stand(self, slot: Slot, course: Course) -> None:
+        """Do what is to be done at this step."""
+        step = course.step
+        if step in course.evaluations and step not in course.evaluated:
+            course.evaluated.add(step)
+            course.doing = "evaluating"
+            self._next(self._now + self._evaluate, slot, course, self._measure)
+            return
+        over = step >= course.end
+        # Where an update makes a lease stop, its work must not be lost.
+        stopped = over and course.updated and step > course.lease.start
+        if (step in course.saves or stopped) and step not in course.saved:
+            if (free := self._writer_is_free(slot)) > self._now:
+                self._next(free, slot, course, self._stand)
+                return
+            self._write(slot, course)
+        if over:
+            self._end(course)
+            self._say(LeaseFinished(course.lease.lease, step))
+        else:
+            course.doing, course.since = "training", self._now
+            self._aim(slot, course, first=step + 1)
+
+    def _end(self, course: Course) -> None:
+        course.doing = "over"
+        for worker in _workers_of(course.lease):
+            self._slots[worker].lease = None
+
+    def _aim(self, slot: Slot, course: Course, first: int) -> None:
+        """Train on to the next step count, from `first` on, with something to do at it."""
+        course.goal = course.next_stop(first)
+        lease, width = course.lease, float(course.lease.width)
+        if self._progress is not None:
+            soon = self._times.steps(lease.config, course.step, course.goal, self._progress, width)
+            course.goal = max(soon, first)
+        needed = self._times.seconds(lease.config, course.step, course.goal, width)
+        self._next(max(course.since + needed, self._now), slot, course, self._arrive)
+
+    def _measure(self, slot: Slot, course: Course) -> None:
+        course.doing = "standing"
+        lease, step = course.lease, course.step
+        try:
+            metrics = checked_metrics(self._curves(lease.config, step, lease.required))
+            if missing := sorted(lease.required - metrics.keys()):
+                raise TrainerError(
+                    f"the metrics of the simulation are {sorted(metrics)}, without {missing}, "
+                    "which a tuner needs: give them too, or name another metric"
+                )
+        except Exception as error:
+            ours = isinstance(error, InvalidInput | TrainerError)
+            self._end(course)
+            self._say(LeaseFailed(lease.lease, step, describe(error), "contract" if ours else "evaluate"))
+            return
+        self._say(MetricsReported(lease.lease, step, metrics, self._evaluate))
+        self._stand(slot, course)
+
+    # Saving beside training.
+
+    def _writer_is_free(self, slot: Slot) -> float:
+        """Return from when on the writer can take another snapshot."""
+        return slot.written[0] if len(slot.written) == 2 else self._now
+
+    def _write(self, slot: Slot, course: Course) -> None:
+        step, lease = course.step, course.lease
+        course.saved.add(step)
+        done = max(self._now, slot.written[-1] if slot.written else 0.0) + self._save
+        slot.written.append(done)
+        saved = CheckpointSaved(lease.lease, step, Checkpoint(f"{lease.node_at(step)}-{step}", 0, ""))
+        self._say_at(done, slot, saved)
+
+
+def _workers_of(lease: RunLease) -> tuple[int, ...]:
+    return (lease.worker, *lease.peers)

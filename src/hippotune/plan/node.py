@@ -1,0 +1,122 @@
+"""A node of the search plan: where a config left the one above it, and what is known along its way.
+
+A node stands for a whole config, in force from `start` on; before `start` its values are those of its
+ancestors. It has no end: its stretch goes as far as somebody asks, and other configs leave it at later
+steps. So a node never has to be split, and a plan only grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from hippotune.plan.facts import Checkpoint, Position
+from hippotune.sequences.config import Config
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_NO_STEPS: list[int] = []  # replaced before anything is put in
+
+
+class Node:
+    """One node. The plan changes it; everybody else reads.
+
+    Attributes
+    ----------
+    branches : Mapping[int, list[Node]]
+        The nodes that leave this one, by the step at which they do; all of those steps are after `start`.
+    checkpoints : Mapping[int, Checkpoint]
+        Durable states along this node, by step count.
+    metrics : Mapping[int, tuple[int, Mapping[str, float]]]
+        What was measured along this node, by step count, with its place in the plan's history.
+    failure : tuple[int, int, str] | None
+        The first step count that cannot be reached, the place in the history, and the error.
+    pace : float
+        Seconds per step, relative to the plan's usual step; what a node learns its branches inherit.
+    """
+
+    __slots__ = (
+        "_steps",
+        "branches",
+        "checkpoints",
+        "children",
+        "config",
+        "failure",
+        "id",
+        "metrics",
+        "pace",
+        "parent",
+        "salt",
+        "start",
+    )
+
+    def __init__(self, id: int, parent: Node | None, start: int, config: Config, salt: str) -> None:
+        self.id = id
+        self.parent = parent
+        self.start = start
+        self.config = config
+        self.salt = salt
+        # Most nodes of a large plan are leaves that nothing is known of yet: all of these share one nothing.
+        self.children: Mapping[tuple[int, object], Node] = NOTHING
+        self.branches: Mapping[int, list[Node]] = NOTHING
+        self.checkpoints: Mapping[int, Checkpoint] = NOTHING
+        self.metrics: Mapping[int, tuple[int, Mapping[str, float]]] = NOTHING
+        self.failure: tuple[int, int, str] | None = None
+        self.pace: float = parent.pace if parent else 1.0
+        self._steps: list[int] = _NO_STEPS
+
+    def __repr__(self) -> str:
+        above = f" below {self.parent.id}" if self.parent else ""
+        return f"<node {self.id} from step {self.start}{above}>"
+
+    def holder(self, step: int) -> Node:
+        """Return the node that the state after `step` steps belongs to, on the way to this one."""
+        node = self
+        while step <= node.start and node.parent is not None:
+            node = node.parent
+        return node
+
+    def position(self, step: int) -> Position:
+        """Return the position of the state after `step` steps of this config."""
+        return Position(self.holder(step).id, step)
+
+    def lineage(self) -> Iterator[Node]:
+        """Yield this node and the nodes above it, nearest first."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def add_child(self, node: Node, key: object) -> None:
+        """Hang `node` below this one."""
+        if self.children is NOTHING:
+            self.children, self.branches, self._steps = {}, {}, []
+        assert isinstance(self.children, dict)
+        assert isinstance(self.branches, dict)
+        self.children[node.start, key] = node
+        if node.start not in self.branches:
+            self.branches[node.start] = []
+            self._steps.insert(bisect_left(self._steps, node.start), node.start)
+        self.branches[node.start].append(node)
+
+    def note_metrics(self, step: int, order: int, metrics: Mapping[str, float]) -> None:
+        """Take in what was measured at a step."""
+        if not isinstance(self.metrics, dict):
+            self.metrics = {}
+        self.metrics[step] = (order, metrics)
+
+    def note_checkpoint(self, step: int, checkpoint: Checkpoint | None) -> None:
+        """Take in that there is a checkpoint at a step, or, with None, that there is none any more."""
+        if not isinstance(self.checkpoints, dict):
+            self.checkpoints = {}
+        if checkpoint is None:
+            self.checkpoints.pop(step, None)
+        else:
+            self.checkpoints[step] = checkpoint
+
+    def branch_steps(self, after: int, until: int | None = None) -> list[int]:
+        """Return the steps in (after, until] at which other nodes leave this one, in order."""
+        first = bisect_right(self._steps, after)
+        last = len(self._steps) if until is None else bisect_right(self._steps, until)
+        return self._steps[first:last]

@@ -1,0 +1,204 @@
+"""The search plan: a tree of nodes, and what was trained, measured and kept along them.
+
+What always holds:
+
+* Two configs share a node up to step t exactly if all their values agree at the steps 0…t.
+* A node's branches leave it at steps after its own start, and differ from it, and from each other where
+  they leave at the same step, in their values at that step.
+* It only grows; a plan that is given the facts of another one, in order, is equal to it.
+
+Placing a config costs the pieces in which it is compared on the way down, whatever the size of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hippotune.collecting import nothing_collected
+from hippotune.errors import StoreError
+from hippotune.plan.facts import (
+    Checkpoint,
+    CheckpointDropped,
+    CheckpointKept,
+    Fact,
+    FailureRecorded,
+    MetricsRecorded,
+    NodeAdded,
+    Position,
+)
+from hippotune.plan.node import Node
+from hippotune.sequences.config import Config
+
+
+class Plan:
+    """A plan in memory. Every change returns the fact that it amounts to."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.roots: dict[tuple[str, object], Node] = {}
+        self.order = 0
+        self.bytes = 0
+
+    @classmethod
+    def replay(cls, facts: Iterable[Fact]) -> Plan:
+        """Rebuild a plan from its facts."""
+        plan = cls()
+        with nothing_collected():
+            for fact in facts:
+                plan.apply(fact)
+        return plan
+
+    def __getitem__(self, node: int) -> Node:
+        return self.nodes[node]
+
+    # Placing configs.
+
+    def place(self, config: Config, step: int, salt: str = "") -> tuple[Node, list[Fact]]:
+        """Return the node that `config` is on when it has trained `step` steps, adding what is missing."""
+        node, parts = self._follow(config, step, salt)
+        if node is not None and parts is None:
+            return node, []
+        node = self._add(node, parts or 0, config, salt)
+        return node, [NodeAdded(node.id, node.parent.id if node.parent else None, node.start, config, salt)]
+
+    def find(self, config: Config, step: int, salt: str = "") -> Node:
+        """Return the node that `config` is on after `step` steps; `LookupError` where it was never placed."""
+        node, parts = self._follow(config, step, salt)
+        if node is None or parts is not None:
+            raise LookupError(f"{config!r} was never asked for as far as step {step}")
+        return node
+
+    def _follow(self, config: Config, step: int, salt: str) -> tuple[Node | None, int | None]:
+        """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
+        node = self.roots.get((salt, config.key(0)))
+        while node is not None and (parts := node.config.parting(config, step)) is not None:
+            child = node.children.get((parts, config.key(parts)))
+            if child is None:
+                return node, parts
+            node = child
+        return node, None
+
+    def _add(self, parent: Node | None, start: int, config: Config, salt: str) -> Node:
+        key = config.key(start)
+        node = Node(len(self.nodes), parent, start, config, salt)
+        self.nodes.append(node)
+        if parent is None:
+            self.roots[salt, key] = node
+        else:
+            parent.add_child(node, key)
+        return node
+
+    # What becomes known.
+
+    def measure(self, position: Position, metrics: Mapping[str, float]) -> MetricsRecorded:
+        """Note the metrics at a position."""
+        fact = MetricsRecorded(self.order + 1, position, metrics)
+        self.apply(fact)
+        return fact
+
+    def fail(self, position: Position, error: str) -> FailureRecorded:
+        """Note that training cannot reach a position."""
+        fact = FailureRecorded(self.order + 1, position, error)
+        self.apply(fact)
+        return fact
+
+    def keep(self, position: Position, checkpoint: Checkpoint) -> CheckpointKept:
+        """Note a durable checkpoint."""
+        fact = CheckpointKept(position, checkpoint)
+        self.apply(fact)
+        return fact
+
+    def drop(self, position: Position) -> CheckpointDropped:
+        """Note that a checkpoint is gone."""
+        fact = CheckpointDropped(position)
+        self.apply(fact)
+        return fact
+
+    def apply(self, fact: Fact) -> None:
+        """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
+        match fact:
+            case MetricsRecorded(order, position, metrics):  # first, because there are most of them
+                self.nodes[position.node].note_metrics(position.step, order, metrics)
+                if order > self.order:
+                    self.order = order
+            case NodeAdded(node, parent, start, config, salt):
+                if node != len(self.nodes):
+                    raise StoreError(
+                        f"the plan's facts are out of order: node {node} comes where {len(self.nodes)} "
+                        "is due; the store was changed by something other than Hippo"
+                    )
+                above = None if parent is None else self.nodes[parent]
+                self._add(above, start, config, salt)
+            case FailureRecorded(order, position, error):
+                node_failed = self.nodes[position.node]
+                if node_failed.failure is None or position.step < node_failed.failure[0]:
+                    node_failed.failure = (position.step, order, error)
+                self.order = max(self.order, order)
+            case CheckpointKept(position, checkpoint):
+                self._forget_bytes(position)
+                self.nodes[position.node].note_checkpoint(position.step, checkpoint)
+                self.bytes += checkpoint.bytes
+            case CheckpointDropped(position):
+                self._forget_bytes(position)
+                self.nodes[position.node].note_checkpoint(position.step, None)
+            case _:
+                pass
+
+    def _forget_bytes(self, position: Position) -> None:
+        before = self.nodes[position.node].checkpoints.get(position.step)
+        if before is not None:
+            self.bytes -= before.bytes
+
+    # What is known.
+
+    def failure_on_the_way(self, node: Node, step: int) -> tuple[int, str] | None:
+        """Return the place in the history and the error that keep `node` from reaching `step`, if any."""
+        reach = step
+        for above in node.lineage():
+            if above.failure is not None and above.failure[0] <= reach:
+                return above.failure[1:]
+            reach = above.start
+        return None
+
+    def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
+        """Return the last checkpoint at or before `step` on the way to `node`; None means from scratch."""
+        for above in node.lineage():
+            kept = [at for at in above.checkpoints if at <= step]
+            if kept:
+                return Position(above.id, max(kept))
+            step = min(step, above.start)
+        return None
+
+    def unshared(self, config: Config, step: int) -> int:
+        """Return how many steps a config is away from `step`, from the nearest checkpoint on its way."""
+        node, parts = self._follow(config, step, "")
+        kept = None if node is None else self.nearest_checkpoint(node, step if parts is None else parts)
+        return step if kept is None else step - kept.step
+
+    def checkpoints(self) -> Iterator[tuple[Position, Checkpoint]]:
+        """Yield everything that is kept."""
+        for node in self.nodes:
+            for step, checkpoint in node.checkpoints.items():
+                yield Position(node.id, step), checkpoint
+
+
+def reach(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
+    """Return the step up to which each node has to be trained for asks: pairs of a node and a step on it."""
+    needed: dict[Node, int] = {}
+    for node, step in asks:
+        known = needed.get(node)
+        if known is not None and known >= step:
+            continue
+        needed[node] = step
+        while known is None and node.parent is not None:
+            step, node = node.start, node.parent
+            known = needed.get(node)
+            if known is not None and known >= step:
+                break
+            needed[node] = step
+    return needed
+
+
+def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
+    """Return how many steps it takes to train every node as far as asked, each shared step once."""
+    return sum(step - node.start for node, step in reach(asks).items())

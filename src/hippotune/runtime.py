@@ -1,0 +1,231 @@
+"""A plan that is open for training: its store, its workers, and the engine on a thread of its own.
+
+The engine's event loop runs on one daemon thread, so that studies work the same in a script, in a notebook
+(whose own event loop is busy) and below `asyncio.run`. Everything that touches the engine runs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hippotune.engine.core import Engine
+from hippotune.engine.events import CheckpointLost, Halted
+from hippotune.engine.loop import FactWriter, Loop
+from hippotune.engine.widening import Fits
+from hippotune.errors import CheckpointError, HippoError
+from hippotune.executors.base import Executor, Job
+from hippotune.plan.facts import Fact, Position
+from hippotune.plan.plan import Plan
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.store.base import Store
+from hippotune.store.files import CheckpointFiles
+from hippotune.store.key import PlanKey
+from hippotune.store.memory import MemoryStore
+
+T = TypeVar("T")
+
+
+class Closed(HippoError):
+    """Somebody has closed the plan while somebody else wanted something of it."""
+
+
+class Runtime:
+    """See the module. Made by `acquire`; `close` lets go of everything. Any thread may call any method."""
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        job: Job,
+        budget: int | None = None,
+        policy: WidthPolicy | None = None,
+    ) -> None:
+        self.store = store
+        self.users = 0
+        self.plan = Plan.replay(store.read())
+        self.found_results = self.plan.order
+        self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
+        self.executor = executor
+        self.folder = job.checkpoints.resolve()
+        self._job = job
+        self._budget = budget
+        self._policies = [policy]
+        self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
+        if self._files is not None:
+            self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
+        self._aio = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._aio.run_forever, name="hippo-engine", daemon=True)
+        self._writer: Any = None
+        self.loop: Loop
+        self.closed = False
+        self._gate = threading.RLock()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the engine and its workers."""
+        self._thread.start()
+        try:
+            self.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+        atexit.register(self.close)
+
+    async def _start(self) -> None:
+        self._writer = self._make_writer()
+        delete = self._files.delete if self._files is not None else (lambda _: None)
+        engine = Engine(self.plan, self._budget, self._policies[0], self._fits())
+        self.loop = Loop(engine, self.executor, self._writer, delete)
+        await self.executor.start(self._job, self.loop.emit)
+
+    def _fits(self) -> Fits | None:
+        trainer = self._job.trainer
+        return trainer.fits if self.executor.virtual or trainer.widens else None
+
+    @contextmanager
+    def widened(self, policy: WidthPolicy) -> Iterator[None]:
+        """Let a policy that packs nothing choose widths for a while. To be used on the engine's thread."""
+        self._policies.append(policy)
+        self.loop.engine.widen(policy, self._fits())
+        try:
+            yield
+        finally:
+            self._policies.remove(policy)
+            self.loop.engine.widen(self._policies[-1], self._fits())
+
+    def _make_writer(self) -> FactWriter:
+        if isinstance(self.store, MemoryStore):
+            return ImmediateWriter(self.store)
+        from hippotune.store.writer import Writer
+
+        return Writer(self.store, asyncio.get_running_loop())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a tuner is at work."""
+        return not self.closed and self.loop.tuners > 0
+
+    async def _cancel_everything(self) -> None:
+        """Let go of tuners that wait for what will not come any more."""
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine on the engine's thread. Raises `Closed` where that is no more."""
+        with self._gate:
+            if self._stopped:
+                coroutine.close()
+                raise Closed("the plan was closed meanwhile")
+            return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's thread and wait for it."""
+        return self.spawn(coroutine).result()
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function on the engine's thread and wait for what it returns."""
+
+        async def asked() -> T:
+            return question()
+
+        return self.run(asked())
+
+    async def is_whole(self, position: Position) -> bool:
+        """Read a checkpoint; one that is missing or damaged is taken out of the plan."""
+        checkpoint = self.plan[position.node].checkpoints.get(position.step)
+        if checkpoint is None or self._files is None:
+            return checkpoint is not None
+        try:
+            await asyncio.to_thread(self._files.verify, checkpoint)
+        except CheckpointError:
+            self.loop.handle(CheckpointLost(position))
+            return False
+        return True
+
+    def halt(self) -> None:
+        """Stop running leases at the end of their step, keep everything they bring, and close."""
+        with self._gate:
+            if not self.closed:
+                self.ask(lambda: self.loop.handle(Halted()))
+                self.run(self.loop.quiet())
+                self.close()
+
+    def close(self) -> None:
+        """End the workers, make every fact durable and let go of the plan. May be called twice."""
+        with self._gate:
+            if self.closed:
+                return
+            self.closed = True
+            atexit.unregister(self.close)
+            with suppress(Exception):
+                self.run(self.executor.close())
+            if self._writer is not None and not isinstance(self.store, MemoryStore):
+                with suppress(Exception):
+                    self._writer.close()
+            with suppress(Exception):
+                self.run(self._cancel_everything())
+            self._stopped = True
+            self._aio.call_soon_threadsafe(self._aio.stop)
+            self._thread.join(timeout=10)
+            if not self._thread.is_alive():
+                self._aio.close()
+            self.store.close()
+
+
+class ImmediateWriter:
+    """Writes at once: for stores that live in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
+        """Write, then call back."""
+        self._store.write(facts)
+        then(None)
+
+
+_open: dict[tuple[str, str], Runtime] = {}
+_opening = threading.Lock()
+
+
+def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Runtime]) -> Runtime:
+    """Return the runtime of a plan in this process, making it where it is not open.
+
+    Studies on one plan share it. A study that brings other workers gets them as soon as nobody is at work
+    on the plan with the present ones.
+    """
+    with _opening:
+        runtime = _open.get((place, key.digest))
+        if runtime is not None and runtime.closed:
+            runtime = None
+        if runtime is not None and runtime.executor is not executor and not runtime.busy:
+            runtime.close()
+            runtime = None
+        if runtime is None:
+            runtime = make()
+            runtime.start()
+            _open[place, key.digest] = runtime
+        runtime.users += 1
+        return runtime
+
+
+def release(runtime: Runtime) -> None:
+    """Let go of a runtime; the last one to do so closes it."""
+    with _opening:
+        runtime.users -= 1
+        if runtime.users <= 0:
+            runtime.close()
+
+
+def checkpoint_folder(home: Path, key: PlanKey) -> Path:
+    """Return the folder of a plan's checkpoints."""
+    return home / "checkpoints" / key.digest

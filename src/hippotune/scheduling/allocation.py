@@ -1,0 +1,109 @@
+"""Who gets the free workers when the best are to win: by what trials are worth, not by how long they are.
+
+Every piece of work gets one slot, the best first. What is left over goes round the best first (uniform), all
+to the best (top), or mostly to the best (softmax).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Literal, get_args
+
+from hippotune.errors import InvalidInput
+from hippotune.scheduling.policy import Contender, WidthPolicy
+from hippotune.scheduling.width import WAITS, Speed
+
+Kind = Literal["uniform", "top", "softmax"]
+
+# How many times the range of all scores is wider than a difference that makes one e times as likely.
+_SHARPNESS = 8.0
+
+
+def allocate(kind: Kind, scores: Sequence[float], workers: int) -> list[int]:
+    """Return how many workers each gets; where there are fewer workers than scores, the worst get none."""
+    best_first = sorted(range(len(scores)), key=lambda each: (-scores[each], each))
+    given = [0] * len(scores)
+    for index in best_first[:workers]:
+        given[index] = 1
+    left = workers - len(scores)
+    if left <= 0 or not scores:
+        return given
+    match kind:
+        case "uniform":
+            extra = [left // len(scores)] * len(scores)
+            for index in best_first[: left % len(scores)]:
+                extra[index] += 1
+        case "top":
+            extra = [0] * len(scores)
+            extra[best_first[0]] = left
+        case "softmax":
+            extra = _by_softmax(scores, left, best_first)
+    return [one + more for one, more in zip(given, extra, strict=True)]
+
+
+def _by_softmax(scores: Sequence[float], count: int, best_first: Sequence[int]) -> list[int]:
+    """Share out by softmax, in whole numbers: what is lost by rounding goes to the largest remainders.
+
+    Differences count relative to the range of all scores, so that it does not matter what a metric is in.
+    """
+    top = max(scores)
+    lowest = min((score for score in scores if math.isfinite(score)), default=top)
+    spread = top - lowest
+    weights = [
+        1.0
+        if score == top
+        else math.exp((score - top) / spread * _SHARPNESS)
+        if 0 < spread < math.inf
+        else 0.0  # beside what is infinitely better
+        for score in scores
+    ]
+    total = sum(weights)
+    portions = [count * weight / total for weight in weights]
+    extra = [math.floor(portion) for portion in portions]
+    by_remainder = sorted(best_first, key=lambda each: extra[each] - portions[each])
+    for index in by_remainder[: count - sum(extra)]:
+        extra[index] += 1
+    return extra
+
+
+class Allocation(WidthPolicy):
+    """Gives slots to the work that is worth most.
+
+    Parameters
+    ----------
+    kind : "uniform", "top" or "softmax"
+        How what is left over is shared out, after one slot for each.
+    max_width, scaling
+        As for all policies.
+    """
+
+    def __init__(
+        self, kind: Kind = "top", max_width: int | None = None, scaling: Mapping[float, float] | None = None
+    ) -> None:
+        if kind not in get_args(Kind):
+            raise InvalidInput(f"kind is {kind!r}; expected one of {', '.join(map(repr, get_args(Kind)))}")
+        super().__init__(1, max_width, scaling)
+        self.kind = kind
+
+    def widths(
+        self, work: Sequence[Contender], slots: int, speed: Speed, beyond: float = 0.0
+    ) -> list[Fraction]:
+        """Return widths by worth; what a piece of work cannot use goes to the next best."""
+        counts = allocate(self.kind, [each.worth for each in work], slots)
+        given = [WAITS] * len(work)
+        left = slots
+        best_first = sorted(range(len(work)), key=lambda each: (-work[each].worth, each))
+        for limits in (counts, [slots] * len(work)):
+            for index in best_first:
+                before = given[index]
+                most = min(Fraction(limits[index]), before + left)
+                wider = [step for step in work[index].ladder if before < step <= most]
+                fastest = max(wider, key=speed, default=WAITS)
+                if fastest and (not before or speed(fastest) > speed(before)):
+                    given[index] = fastest
+                    left -= int(fastest - before)
+                if not left:
+                    return given
+        return given

@@ -1,0 +1,120 @@
+"""How long a step takes: measured while training, relative to the plan's usual step, and by width.
+
+Paths are compared by time, and only ratios matter for that. So a node's pace is kept relative to the usual
+step: it starts at 1 (or at its parent's), needs no rebuilding when the usual step becomes known, and moves
+only when a measurement says something materially different.
+
+How much faster several slots are than one starts from a guess, or from what the user has measured, and is
+learned from leases of that width, against the pace of the same nodes on one slot. A width that nobody knows
+anything of is taken to be as much better or worse than the guess as the nearest one that somebody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from hippotune.plan.node import Node
+
+# A pace moves when the measured one differs by more than this: noise must not reorder equal paths.
+_MATERIAL = 1.25
+# Weight of the past per observed step; about the last 200 steps count.
+_MEMORY = 0.995
+# What every further slot is guessed to cost all of them, of their speed.
+_FRICTION = 0.07
+_WHOLE = Fraction(1)
+
+
+class Profile:
+    """Learns the pace of nodes from the steps that were trained along them, and what width brings."""
+
+    def __init__(self, scaling: Mapping[float, float] | None = None) -> None:
+        self._seconds = 0.0
+        self._steps = 0.0
+        self._per_node: dict[Node, tuple[float, int]] = {}
+        self._given = {  # a third as a float is only nearly one
+            Fraction(width).limit_denominator(1000): float(speed) for width, speed in (scaling or {}).items()
+        }
+        self._learned: dict[Fraction, tuple[float, float]] = {}
+        self._speeds: dict[tuple[int, int], float] = {}  # as they are known at this moment, by fraction
+        self._starting = (0.0, 0)
+
+    @property
+    def usual(self) -> float | None:
+        """Seconds that a usual step takes on one slot; None before anything was trained."""
+        return self._seconds / self._steps if self._steps else None
+
+    @property
+    def restart(self) -> float:
+        """What going on elsewhere costs, in usual steps: what starting took, and half a step to wait for."""
+        usual = self.usual
+        return 0.5 + (self.startup / usual if self._starting[1] and usual else 0.5)
+
+    @property
+    def startup(self) -> float:
+        """Seconds that it takes to start from a checkpoint or on several slots; 0 before one did."""
+        seconds, starts = self._starting
+        return seconds / starts if starts else 0.0
+
+    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> bool:
+        """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
+        if steps <= 0:
+            return False
+        if width != _WHOLE and node in self._per_node and (usual := self.usual) and seconds > 0:
+            self._observe_speed(width, steps, node.pace * usual * steps / seconds)
+            return False
+        seconds *= self.speed(width)
+        fade = _MEMORY**steps
+        self._seconds = self._seconds * fade + seconds
+        self._steps = self._steps * fade + steps
+        if width != _WHOLE:
+            return False
+        spent, trained = self._per_node.get(node, (0.0, 0))
+        spent, trained = spent + seconds, trained + steps
+        self._per_node[node] = (spent, trained)
+        usual = self._seconds / self._steps
+        if usual > 0 and trained >= 3:
+            pace = spent / trained / usual
+            if not 1 / _MATERIAL < pace / node.pace < _MATERIAL:
+                node.pace = pace
+                return True
+        return False
+
+    def observe_start(self, seconds: float) -> None:
+        """Take in what a lease took to start from a checkpoint, or on several slots."""
+        spent, starts = self._starting
+        self._starting = (spent + seconds, starts + 1)
+
+    def _observe_speed(self, width: Fraction, steps: int, speed: float) -> None:
+        fade = _MEMORY**steps
+        total, weight = self._learned.get(width, (self.speed(width), 1.0))
+        self._learned[width] = (total * fade + speed * steps, weight * fade + steps)
+        self._speeds.clear()
+
+    def speed(self, width: Fraction) -> float:
+        """Return how many times faster training is at a width than on one whole slot."""
+        key = width.numerator, width.denominator  # which is much quicker to look up
+        if key not in self._speeds:
+            self._speeds[key] = self._speed(width)
+        return self._speeds[key]
+
+    def _speed(self, width: Fraction) -> float:
+        if width in self._learned:
+            total, weight = self._learned[width]
+            return total / weight
+        if width in self._given or width == _WHOLE:
+            return self._given.get(width, 1.0)
+        if width < 1:
+            return float(width)
+        known = [each for each in {*self._learned, *self._given} if each > 1]
+        nearest = min(known, key=lambda each: (abs(each - width), each), default=None)
+        return _guess(width) * (1.0 if nearest is None else self._speed(nearest) / _guess(nearest))
+
+    def seconds(self, reach: float) -> float | None:
+        """Turn a length in usual steps into seconds on one slot."""
+        usual = self.usual
+        return None if usual is None else reach * usual
+
+
+def _guess(width: Fraction) -> float:
+    return float(width) / (1 + _FRICTION * (float(width) - 1))

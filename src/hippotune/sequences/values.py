@@ -1,0 +1,83 @@
+"""What a hyper-parameter's value is, and when two of them are equal.
+
+A value is a number, a string or a boolean. Numbers that are not whole are worked out in decimal and rounded
+to twelve significant digits here and nowhere else, so that plain equality is the right equality: 0.1 decayed
+by 0.1 is 0.01. Kinds are kept apart (``True`` is not 1), but 128 and 128.0 are one number.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
+
+from hippotune.errors import InvalidInput
+
+Value = int | float | str | bool
+Number = int | float
+
+DIGITS = 12
+
+# No traps: what is too large for a float becomes inf, what is too small 0.0, as in float arithmetic.
+_ROUNDING = Context(prec=DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+WIDE = Context(prec=30, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+
+
+def plain(name: str, value: object) -> Value:
+    """Return `value` as a Python int, float, str or bool; scalars of NumPy and torch are unwrapped."""
+    if not isinstance(value, (int, float, str)) and hasattr(value, "item"):
+        with suppress(TypeError, ValueError, RuntimeError):  # more than one element: refused below
+            value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"{name} is {value!r}; expected a finite number")
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # the text itself, also where a string enumeration prints as something else
+    raise InvalidInput(
+        f"{name} is {value!r} of type {type(value).__name__}; expected a number, a string or a boolean "
+        "(give anything else a name, and look it up in setup)"
+    )
+
+
+def exact(number: Number) -> Fraction:
+    """Return the number as it is written: 0.1 is one tenth."""
+    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))
+
+
+def wide(number: Fraction) -> Decimal:
+    """Return the number as a decimal of many more digits than values have."""
+    return WIDE.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+def rounded(number: Decimal) -> float:
+    """Return the number rounded to twelve significant digits."""
+    return float(_ROUNDING.plus(number)) + 0.0  # -0.0 + 0.0 is 0.0
+
+
+def rounded_ratio(numerator: int, denominator: int) -> float:
+    """Return the ratio of two whole numbers rounded to twelve significant digits, in one rounding."""
+    return float(_ROUNDING.divide(Decimal(numerator), Decimal(denominator))) + 0.0
+
+
+def rounded_value(value: Value) -> Value:
+    """Return the value as it is compared: floats are rounded, all else stays."""
+    return rounded(Decimal(repr(value))) if isinstance(value, float) else value
+
+
+_BOOLEANS = {False: ("bool", False), True: ("bool", True)}
+
+
+def tagged(value: Value) -> Value | tuple[str, bool]:
+    """Return something hashable that is equal for equal values only: booleans are told from 0 and 1."""
+    return _BOOLEANS[value] if value.__class__ is bool else value
+
+
+def same(first: Value, second: Value) -> bool:
+    """Whether two values are equal and of one kind."""
+    return first == second and (first.__class__ is bool) == (second.__class__ is bool)

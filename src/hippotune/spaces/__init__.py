@@ -1,0 +1,7 @@
+"""Which configs there are: grids, samples, conditions."""
+
+from hippotune.spaces.distributions import Choice, Int, LogUniform, Option, Uniform
+from hippotune.spaces.samples import Samples
+from hippotune.spaces.space import Grid, Space, as_space
+
+__all__ = ["Choice", "Grid", "Int", "LogUniform", "Option", "Samples", "Space", "Uniform", "as_space"]

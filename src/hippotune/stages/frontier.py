@@ -1,0 +1,347 @@
+"""The face of the stage tree that can run now, kept up to date as the plan and the leases change.
+
+Building the whole stage tree for every decision would walk all open requests. The frontier knows, for every
+state that work can start from, how long the longest chain of missing training below it is, and has the
+longest of all at hand. It is an index, not a memory: what it answers follows from the plan, the open
+requests and the running leases alone (`rebuilt` makes it from them afresh, and tests hold the two equal).
+
+Words used here:
+
+* A *want* is a step count on a node at which somebody waits for metrics. A lease that has promised to
+  evaluate there takes it out of the frontier.
+* A *mark* is a step count on a node whose state is kept in a checkpoint, or *coming*: promised by a lease.
+* A *gap* is the stretch of a node from one mark (or its start) up to before the next. Wants in a gap, and
+  branches that leave inside it, can only be served from the state at its beginning.
+* A *task* is a gap whose first state is kept (or is step 0), with unpromised wants in it or below.
+
+Several studies may want things of one plan; there is a longest task for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from hippotune.plan.node import Node
+
+
+@dataclass(slots=True)
+class Want:
+    """Requests that wait for metrics at one step of a node, by study, and the lease that will bring them.
+
+    `save` says that somebody wants to go on from there, so that the state is worth a checkpoint.
+    """
+
+    requests: dict[int, str] = field(default_factory=dict)
+    lease: int | None = None
+    save: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work that can start now: from the state at `start` on `node` to the want that is furthest away.
+
+    `reach` is the estimated time to get there, in usual steps.
+    """
+
+    node: Node
+    start: int
+    reach: float
+    goal: Node
+    end: int
+
+
+Place = tuple[Node, int]
+Entry = tuple[float, int, int, int, Node]
+
+
+class Frontier:
+    """See the module's words."""
+
+    def __init__(self) -> None:
+        self.wants: dict[Node, dict[int, Want]] = {}
+        self.coming: dict[Node, dict[int, int]] = {}
+        self._live: dict[Node, int] = {}
+        self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
+        self._queues: dict[str, list[Entry]] = {}
+        self._reach: dict[str, float] = {}
+        self._queued: dict[tuple[str, Node, int], float] = {}
+        self._pushes = count()
+        # States on their way to a checkpoint that something waits for, since somebody last looked.
+        self.stirred: dict[tuple[Node, int], None] = {}
+
+    # Wants.
+
+    def ask(self, node: Node, step: int, request: int, save: bool = False, study: str = "") -> None:
+        """A request of a study waits for metrics at `step` of `node`."""
+        wants = self.wants.setdefault(node, {})
+        want = wants.get(step)
+        if want is None:
+            want = wants[step] = Want()
+            self._count(node, 1)
+        want.requests[request] = study
+        want.save |= save
+        self._wake(node, step, study)
+
+    def settle(self, node: Node, step: int) -> list[int]:
+        """The want is over; return the requests that waited for it."""
+        wants = self.wants.get(node)
+        if wants is None or step not in wants:
+            return []
+        want = wants.pop(step)
+        if not wants:
+            del self.wants[node]
+        self._count(node, -1)
+        return list(want.requests)
+
+    def withdraw(self, node: Node, step: int, request: int) -> Want | None:
+        """A request no longer waits; return its want if nobody else waits for it either."""
+        want = self.wants.get(node, {}).get(step)
+        if want is None or request not in want.requests:
+            return None
+        del want.requests[request]
+        if want.requests:
+            return None
+        self.settle(node, step)
+        return want
+
+    def promise(self, node: Node, step: int, lease: int) -> None:
+        """A lease will evaluate at `step`."""
+        want = self.wants.get(node, {}).get(step)
+        if want is not None and want.lease is None:
+            want.lease = lease
+
+    def break_promise(self, node: Node, step: int, lease: int) -> None:
+        """The lease will not evaluate there after all."""
+        want = self.wants.get(node, {}).get(step)
+        if want is not None and want.lease == lease:
+            want.lease = None
+            for study in dict.fromkeys(want.requests.values()):
+                self._wake(node, step, study)
+
+    def live_branches(self, node: Node, step: int) -> list[Node]:
+        """Return the nodes that leave `node` at `step` with anything wanted on or below them."""
+        return list(self._live_below.get((node, step), ()))
+
+    # Marks.
+
+    def expect(self, node: Node, step: int, lease: int) -> None:
+        """A lease will save the state at `step`."""
+        if step not in node.checkpoints:
+            self.coming.setdefault(node, {}).setdefault(step, lease)
+
+    def give_up(self, node: Node, step: int, lease: int) -> None:
+        """The lease will not save there after all."""
+        coming = self.coming.get(node, {})
+        if coming.get(step) != lease:
+            return
+        del coming[step]
+        if not coming:
+            del self.coming[node]
+        self.unmarked(node, step)
+
+    def arrived(self, node: Node, step: int) -> None:
+        """The state at `step` is kept: whatever waited for it can run."""
+        coming = self.coming.get(node, {})
+        coming.pop(step, None)
+        if not coming:
+            self.coming.pop(node, None)
+        for start in self._starts(node, step):
+            for study in self._queues:
+                if (task := self.task(start, step, study)) is not None:
+                    self._push(study, start, step, task.reach)
+
+    def unmarked(self, node: Node, step: int) -> None:
+        """There is no state at `step` any more: what hung on it hangs on the state before."""
+        for start in self._starts(node, step):
+            for study in self._queues:
+                if (task := self.task(start, step, study)) is not None:
+                    self._wake(node, step, study, task.reach)
+
+    def paced(self, node: Node) -> None:
+        """Steps along `node` take longer, or less long, than they were thought to."""
+        for study in self._queues:
+            if (task := self.task(node, node.start, study)) is not None:
+                self._wake(node, node.start, study, task.reach)
+            for step in node.checkpoints:
+                if (task := self.task(node, step, study)) is not None:
+                    self._push(study, node, step, task.reach)
+
+    def _starts(self, node: Node, step: int) -> Iterator[Node]:
+        yield node
+        yield from self.live_branches(node, step)
+
+    def is_kept(self, node: Node, step: int) -> bool:
+        """Whether work along `node` can start at `step` now."""
+        if step > node.start:
+            return step in node.checkpoints
+        return node.parent is None or node.start in node.parent.checkpoints
+
+    # Tasks.
+
+    def studies(self) -> list[str]:
+        """Return the studies that anything was ever wanted for, in the order in which they came."""
+        return list(self._queues)
+
+    def best(self, study: str = "") -> Task | None:
+        """Return a study's task with the longest reach, ties by age of the node; None if none can start."""
+        queue = self._queues.get(study, [])
+        while queue:
+            negative, _, start, _, node = queue[0]
+            if self._queued.get((study, node, start)) != -negative:
+                heappop(queue)
+                continue
+            task = self.task(node, start, study)
+            kept = self.is_kept(node, start)
+            if task is not None and kept and task.reach == -negative:
+                return task
+            heappop(queue)
+            self._reach[study] -= self._queued.pop((study, node, start))
+            if task is not None and kept:
+                self._push(study, node, start, task.reach)
+            elif task is not None:
+                self._wake(node, start, study, task.reach)
+        return None
+
+    def nearest(self, task: Task) -> float:
+        """Return how long a task takes to the first metrics that it brings, in usual steps."""
+        way: list[tuple[Node, int, int]] = []
+        node, end = task.goal, task.end
+        while node is not task.node:
+            assert node.parent is not None
+            way.append((node, node.start, end))
+            node, end = node.parent, node.start
+        way.append((node, task.start, end))
+        cost = 0.0
+        for node, start, end in reversed(way):
+            wants = self.wants.get(node, {}).items()
+            steps = [step for step, want in wants if start <= step <= end and want.lease is None]
+            if steps:
+                return cost + (min(steps) - start) * node.pace
+            cost += (end - start) * node.pace
+        return cost
+
+    def ready(self, limit: int, only: str | None = None) -> tuple[list[Task], float]:
+        """Return the longest tasks that can start now, and about how long all others are together.
+
+        With `only`, those of one study.
+        """
+        tasks: dict[Place, Task] = {}
+        total = 0.0
+        for study, queue in self._queues.items():
+            if only is not None and study != only:
+                continue
+            seen: list[Entry] = []
+            while len(seen) < limit and (task := self.best(study)) is not None:
+                seen.append(heappop(queue))
+                tasks.setdefault((task.node, task.start), task)
+            for entry in seen:
+                heappush(queue, entry)
+            total += self._reach[study]
+        longest = sorted(tasks.values(), key=lambda task: (-task.reach, task.node.id, task.start))
+        found = longest[:limit]
+        return found, max(total - sum(task.reach for task in found), 0.0) if len(tasks) >= limit else 0.0
+
+    def task(self, node: Node, start: int, study: str | None = None) -> Task | None:
+        """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it.
+
+        With a study, only what it wants counts.
+        """
+        best: tuple[float, int, Node, int] | None = None
+        stack = [(node, start, 0.0)]
+        while stack:
+            along, begin, cost = stack.pop()
+            end = self._next_mark(along, begin)
+            for step, want in self.wants.get(along, {}).items():
+                if want.lease is None and begin <= step and (end is None or step < end):
+                    if study is not None and study not in want.requests.values():
+                        continue
+                    found = (cost + (step - begin) * along.pace, -along.id, along, step)
+                    if best is None or found[:2] > best[:2] or (found[:2] == best[:2] and step > best[3]):
+                        best = found
+            if self._live.get(along, 0) == 0:
+                continue
+            for branch in along.branch_steps(begin, None if end is None else end - 1):
+                for child in self._live_below.get((along, branch), ()):
+                    stack.append((child, branch, cost + (branch - begin) * along.pace))
+        if best is None:
+            return None
+        return Task(node, start, best[0], best[2], best[3])
+
+    def held(self, node: Node, step: int) -> Task | None:
+        """Return the best task for a worker that holds the state at `step` of `node` in memory."""
+        return max(self.tasks_from(node, step), key=lambda task: task.reach, default=None)
+
+    def tasks_from(self, node: Node, step: int) -> list[Task]:
+        """Return everything that can start as soon as the state at `step` of `node` can be had."""
+        return [task for start in self._starts(node, step) if (task := self.task(start, step)) is not None]
+
+    # Keeping the queue.
+
+    def _count(self, node: Node, change: int) -> None:
+        for along in node.lineage():
+            count = self._live.get(along, 0) + change
+            if count:
+                self._live[along] = count
+            else:
+                self._live.pop(along, None)
+            if along.parent is not None:
+                below = self._live_below.setdefault((along.parent, along.start), {})
+                if count:
+                    below[along] = None
+                else:
+                    below.pop(along, None)
+                    if not below:
+                        del self._live_below[along.parent, along.start]
+
+    def _wake(self, node: Node, step: int, study: str, cost: float = 0.0) -> None:
+        """Something is to be done `cost` after `step` of `node`: queue the task that it belongs to."""
+        self._queues.setdefault(study, [])
+        self._reach.setdefault(study, 0.0)
+        while True:
+            mark = self._last_mark(node, step)
+            if mark is not None:
+                if mark in node.checkpoints:
+                    self._push(study, node, mark, cost + (step - mark) * node.pace)
+                else:
+                    self.stirred[node, mark] = None
+                return
+            cost += (step - node.start) * node.pace
+            if self.is_kept(node, node.start):
+                self._push(study, node, node.start, cost)
+                return
+            assert node.parent is not None
+            if node.start in self.coming.get(node.parent, ()):
+                self.stirred[node.parent, node.start] = None
+                return
+            node, step = node.parent, node.start
+
+    def _push(self, study: str, node: Node, start: int, reach: float) -> None:
+        before = self._queued.get((study, node, start))
+        if before is None or before < reach:
+            self._reach[study] = self._reach.get(study, 0.0) + reach - (before or 0.0)
+            self._queued[study, node, start] = reach
+            heappush(self._queues[study], (-reach, node.id, start, next(self._pushes), node))
+
+    def _next_mark(self, node: Node, after: int) -> int | None:
+        marks = [step for step in node.checkpoints if step > after]
+        marks += [step for step in self.coming.get(node, ()) if step > after]
+        return min(marks, default=None)
+
+    def _last_mark(self, node: Node, until: int) -> int | None:
+        marks = [step for step in node.checkpoints if step <= until]
+        marks += [step for step in self.coming.get(node, ()) if step <= until]
+        return max(marks, default=None)
+
+    def rebuilt(self) -> Frontier:
+        """Return a frontier made afresh from the same wants and marks."""
+        fresh = Frontier()
+        fresh.coming = {node: dict(steps) for node, steps in self.coming.items()}
+        for node, wants in self.wants.items():
+            for step, want in wants.items():
+                for request, study in want.requests.items():
+                    fresh.ask(node, step, request, want.save, study)
+                fresh.wants[node][step].lease = want.lease
+        return fresh

@@ -1,0 +1,44 @@
+"""The contract of a store of facts: append, read back in order, nothing else.
+
+A store holds many plans. A plan is found by its key (what made it: trainer fingerprint, settings, seed).
+One process at a time writes to a plan; any number may read it meanwhile.
+
+Contract
+--------
+* What `write` returned from is there after any crash, of the process or of the machine.
+* A write that raises has changed nothing.
+* Node ids are unique in a plan, and so are the orders of results: a second one is refused.
+* A position holds at most one checkpoint: keeping another replaces it, dropping it removes it.
+* A request that was made before, in all its parts, is the same fact and is kept once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from hippotune.plan.facts import Fact, SpanRecorded
+
+
+class Store(ABC):
+    """Base of all stores."""
+
+    @abstractmethod
+    def write(self, facts: Sequence[Fact]) -> None:
+        """Make facts durable, all or none, before returning. Called from one thread at a time."""
+
+    @abstractmethod
+    def read(self) -> Iterator[Fact]:
+        """Yield the facts of the plan that are still so, in an order in which they can be replayed.
+
+        Nodes come first, by id; then checkpoints; then metrics and failures, by order; then requests, as
+        they were made. Spans are many and nothing follows from them: `spans` yields those.
+        """
+
+    @abstractmethod
+    def spans(self) -> Iterator[SpanRecorded]:
+        """Yield the worker time that was recorded, in the order in which it was."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the plan. May be called twice."""

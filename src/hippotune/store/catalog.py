@@ -1,0 +1,251 @@
+"""All plans of a store, and which study uses which.
+
+`open_store` is the way in, for studies (which make what is missing) and for commands that only look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from hippotune.errors import InvalidInput, StoreError
+from hippotune.store.database import Database
+from hippotune.store.key import PlanKey
+from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
+from hippotune.store.rows import storable
+from hippotune.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
+from hippotune.store.sql import SqlStore
+from hippotune.store.totals import PlanTotals, read_totals
+
+FILE_NAME = "plans.sqlite"
+
+
+def open_store(home: Path, url: str | None = None, *, create: bool = True) -> Catalog:
+    """Open the store below `home`, or the PostgreSQL database behind `url`.
+
+    With ``create=False`` a store that does not exist is an error, and nothing is made.
+    """
+    if url is None and not create and not (home / FILE_NAME).is_file():
+        raise StoreError(
+            f"there is no store in {home}: no study has been run with that home; name another one"
+        )
+    database = Database.at(home / FILE_NAME) if url is None else Database.by(url)
+    try:
+        with database.reading() as connection:
+            found = stored_version(connection)
+        if found == 0 and not create:
+            raise StoreError(f"{database.name} holds no plans yet: no study has been run with it")
+        if found != len(MIGRATIONS):
+            with database.changing() as connection:
+                migrate(connection, database.name)
+    except BaseException:
+        database.close()
+        raise
+    return Catalog(database, home)
+
+
+@dataclass(frozen=True)
+class PlanInfo:
+    """A plan that the store holds. Times are seconds since the epoch."""
+
+    key: PlanKey
+    made: float
+
+
+@dataclass(frozen=True)
+class StudyInfo:
+    """A study on a plan: when it first and when it last used it. Times are seconds since the epoch.
+
+    `metric` and `mode` are what it was last tuned for, where that is known.
+    """
+
+    name: str
+    key: PlanKey
+    made: float
+    used: float
+    metric: str | None = None
+    mode: str | None = None
+
+
+class Catalog:
+    """An open store. Stores of single plans that came from it end with it."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        self._database = database
+        self._home = home
+
+    def plan(self, key: PlanKey) -> SqlStore:
+        """Open a plan for writing, making it where it is new. Raises `StoreError` where it is in use."""
+        with self._database.changing() as connection:
+            plan = _find_or_add(connection, key)
+        name = f"the plan {key.digest} of {key.trainer}"
+        connection = self._database.connect()
+        try:
+            with self._database.errors():
+                lock: PlanLock = (
+                    FileLock(self._home / "locks" / f"{key.digest}.lock", name)
+                    if self._database.is_sqlite
+                    else SessionLock(connection, plan, name)
+                )
+        except BaseException:
+            connection.invalidate()  # a session that goes back to the pool would keep its locks
+            connection.close()
+            raise
+        return SqlStore(self._database, plan, key, connection, lock)
+
+    def view(self, key: PlanKey) -> SqlStore:
+        """Open a plan for reading, whoever writes to it meanwhile."""
+        with self._database.reading() as connection:
+            plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == key.digest)).scalar()
+        if plan is None:
+            known = ", ".join(f"{info.key.digest} of {info.key.trainer}" for info in self.plans()) or "none"
+            raise StoreError(
+                f"{self._database.name} has no plan {key.digest} of {key.trainer}; its plans are {known}"
+            )
+        return SqlStore(self._database, plan, key)
+
+    def plans(self) -> list[PlanInfo]:
+        """Return all plans, in the order in which they were made."""
+        query = sa.select(*_KEY_COLUMNS, PLANS.c.made).order_by(PLANS.c.id)
+        with self._database.reading() as connection:
+            return [PlanInfo(_key(row), row.made) for row in connection.execute(query)]
+
+    def studies(self) -> list[StudyInfo]:
+        """Return all studies with their plans, the last used first; a study may have had several."""
+        with self._database.reading() as connection:
+            return _studies(connection)
+
+    def totals(self) -> dict[PlanKey, PlanTotals]:
+        """Return how much each plan holds."""
+        query = sa.select(PLANS.c.id, *_KEY_COLUMNS)
+        with self._database.reading() as connection:
+            totals = read_totals(connection)
+            return {_key(row): totals.get(row.id, PlanTotals()) for row in connection.execute(query)}
+
+    def bind(self, study: str, key: PlanKey) -> PlanKey | None:
+        """Note that a study uses a plan now. Returns the plan that it used before, where that was another."""
+        if not study or storable(study) != study:
+            raise InvalidInput(f"study name is {study!r}; expected text without NUL and surrogate characters")
+        mine = STUDIES.c.name == study
+        with self._database.changing() as connection:
+            plan = _find_or_add(connection, key)
+            query = (
+                sa.select(*_KEY_COLUMNS, STUDIES.c.used)
+                .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
+                .where(mine)
+                .order_by(STUDIES.c.used.desc())
+            )
+            last = connection.execute(query).first()
+            # The plan in use is the one used last, even where clocks have been set back.
+            now = time.time() if last is None else max(time.time(), last.used + 1e-3)
+            known = connection.execute(
+                sa.update(STUDIES).where(mine, STUDIES.c.plan == plan).values(used=now)
+            ).rowcount
+            if not known:
+                connection.execute(sa.insert(STUDIES).values(name=study, plan=plan, made=now, used=now))
+        previous = None if last is None else _key(last)
+        return None if previous == key else previous
+
+    def aim(self, study: str, key: PlanKey, metric: str, mode: str) -> None:
+        """Note what a study that uses a plan is tuned for."""
+        with self._database.changing() as connection:
+            mine = (STUDIES.c.name == study, STUDIES.c.plan == _find_or_add(connection, key))
+            connection.execute(sa.update(STUDIES).where(*mine).values(metric=storable(metric), mode=mode))
+
+    def unused(self) -> list[PlanInfo]:
+        """Return the plans that no study uses any more: all that did have another one by now."""
+        used = {info.key for info in latest(self.studies())}
+        return [info for info in self.plans() if info.key not in used]
+
+    @contextmanager
+    def removing(self, key: PlanKey) -> Iterator[None]:
+        """Hold a plan that no study uses any more; at the end of the block, forget all that it knows.
+
+        Raises `PlanInUse` where it is in use after all. If the block raises, everything stays.
+        """
+        store = self.plan(key)
+        try:
+            with self._database.changing() as connection:
+                users = [info.name for info in latest(_studies(connection)) if info.key == key]
+                if users:
+                    raise PlanInUse(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
+                yield
+                plan = _find_or_add(connection, key)
+                for table in OF_A_PLAN:
+                    connection.execute(sa.delete(table).where(table.c.plan == plan))
+                connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan))
+        finally:
+            store.close()
+
+    def close(self) -> None:
+        """Close the store. May be called twice."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_KEY_COLUMNS = (
+    PLANS.c.trainer,
+    PLANS.c.version,
+    PLANS.c.settings,
+    PLANS.c.seed,
+)
+
+
+def _key(row: Any) -> PlanKey:
+    return PlanKey(row.trainer, row.version, row.settings, int(row.seed))
+
+
+def latest(studies: list[StudyInfo]) -> list[StudyInfo]:
+    """Return each study with the plan that it used last, from studies of which the last used come first."""
+    found: dict[str, StudyInfo] = {}
+    for info in studies:
+        found.setdefault(info.name, info)
+    return list(found.values())
+
+
+def _studies(connection: sa.Connection) -> list[StudyInfo]:
+    columns = [STUDIES.c[name] for name in ("name", "made", "used", "metric", "mode")]
+    query = (
+        sa.select(*_KEY_COLUMNS, *columns)
+        .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
+        .order_by(STUDIES.c.used.desc(), STUDIES.c.name)
+    )
+    return [
+        StudyInfo(row.name, _key(row), row.made, row.used, row.metric, row.mode)
+        for row in connection.execute(query)
+    ]
+
+
+def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
+    """Return the number of a plan, inside a transaction that nobody else is in."""
+    found: int | None = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == key.digest)).scalar()
+    if found is not None:
+        return found
+    last: int | None = connection.execute(sa.select(sa.func.max(PLANS.c.id))).scalar()
+    plan = 1 if last is None else last + 1
+    connection.execute(
+        sa.insert(PLANS).values(
+            id=plan,
+            digest=key.digest,
+            trainer=key.trainer,
+            version=key.version,
+            settings=key.settings,
+            seed=str(key.seed),
+            made=time.time(),
+        )
+    )
+    return plan

@@ -1,0 +1,76 @@
+"""A store that lasts as long as its object: for virtual time, where nothing has to outlive the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hippotune.errors import StoreError
+from hippotune.plan.facts import (
+    CheckpointDropped,
+    CheckpointKept,
+    Fact,
+    FailureRecorded,
+    MetricsRecorded,
+    NodeAdded,
+    Position,
+    RequestMade,
+    SpanRecorded,
+)
+from hippotune.store.base import Store
+
+
+class MemoryStore(Store):
+    """Facts in memory. Closing keeps them, so the same object can be handed to the next study."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, NodeAdded] = {}
+        self._results: dict[int, MetricsRecorded | FailureRecorded] = {}
+        self._checkpoints: dict[Position, CheckpointKept] = {}
+        self._requests: dict[RequestMade, None] = {}
+        self._spans: list[SpanRecorded] = []
+
+    def write(self, facts: Sequence[Fact]) -> None:
+        """Take facts in, all or none."""
+        self._check(facts)
+        for fact in facts:
+            match fact:
+                case NodeAdded():
+                    self._nodes[fact.node] = fact
+                case MetricsRecorded() | FailureRecorded():
+                    self._results[fact.order] = fact
+                case CheckpointKept():
+                    self._checkpoints[fact.position] = fact
+                case CheckpointDropped():
+                    self._checkpoints.pop(fact.position, None)
+                case RequestMade():
+                    self._requests.setdefault(fact)
+                case SpanRecorded():
+                    self._spans.append(fact)
+
+    def _check(self, facts: Sequence[Fact]) -> None:
+        nodes: set[int] = set()
+        orders: set[int] = set()
+        for fact in facts:
+            match fact:
+                case NodeAdded(node=node):
+                    if node in self._nodes or node in nodes:
+                        raise StoreError(f"the plan has a node {node} already; node ids are given once")
+                    nodes.add(node)
+                case MetricsRecorded(order=order) | FailureRecorded(order=order):
+                    if order in self._results or order in orders:
+                        raise StoreError(f"the plan has a result {order} already; orders are given once")
+                    orders.add(order)
+
+    def read(self) -> Iterator[Fact]:
+        """Yield what is still so."""
+        yield from (self._nodes[node] for node in sorted(self._nodes))
+        yield from (self._checkpoints[position] for position in sorted(self._checkpoints))
+        yield from (self._results[order] for order in sorted(self._results))
+        yield from self._requests
+
+    def spans(self) -> Iterator[SpanRecorded]:
+        """Yield the worker time that was recorded."""
+        yield from self._spans
+
+    def close(self) -> None:
+        """Do nothing: facts live as long as the object."""

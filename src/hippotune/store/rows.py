@@ -1,0 +1,146 @@
+"""Facts as rows, and back.
+
+Configs are numbered in the order in which they are first stored, and so are the sequences in them: a study of
+100,000 trials is made of few sequences, and each is written, parsed and held in memory once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import sqlalchemy as sa
+
+from hippotune.plan.facts import (
+    Checkpoint,
+    CheckpointDropped,
+    CheckpointKept,
+    Fact,
+    FailureRecorded,
+    MetricsRecorded,
+    NodeAdded,
+    Position,
+    RequestMade,
+    SpanRecorded,
+)
+from hippotune.sequences.base import Sequence as HyperSequence
+from hippotune.sequences.config import Config
+from hippotune.sequences.constant import Constant
+from hippotune.sequences.encoding import from_json
+from hippotune.store.schema import CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+
+Row = tuple[Any, ...]
+_span_values = attrgetter("worker", "lease", "node", "kind", "first", "last", "began", "ended", "width")
+_write_json = json.JSONEncoder(separators=(",", ":"), default=float).encode
+
+
+class Numbers:
+    """The numbers that a plan's stored sequences and configs have, and those that come next."""
+
+    def __init__(self, sequences: Sequence[HyperSequence] = (), configs: Sequence[Config] = ()) -> None:
+        self.sequences: dict[HyperSequence, int] = {sequence: n for n, sequence in enumerate(sequences)}
+        self.configs: dict[Config, int] = {config: n for n, config in enumerate(configs)}
+        self.next_sequence = len(sequences)
+        self.next_config = len(configs)
+        self.next_request = 0
+        self.next_span = 0
+
+    def take_in(self, batch: Batch) -> None:
+        """Count what a batch has numbered, now that it is stored."""
+        self.sequences |= batch.sequences
+        self.configs |= batch.configs
+        self.next_sequence += len(batch.sequences)
+        self.next_config += len(batch.configs)
+        self.next_request += len(batch.rows[REQUESTS])
+        self.next_span += len(batch.rows[SPANS])
+
+
+class Batch:
+    """The rows that a list of facts amounts to, with new numbers for what is new in them."""
+
+    def __init__(self, plan: int, numbers: Numbers, facts: Sequence[Fact]) -> None:
+        self._plan = plan
+        self._numbers = numbers
+        self.sequences: dict[HyperSequence, int] = {}
+        self.configs: dict[Config, int] = {}
+        self.checkpoints: dict[Position, Checkpoint | None] = {}
+        self.rows: dict[sa.TableClause, list[Row]] = {
+            table: [] for table in (SEQUENCES, CONFIGS, NODES, RESULTS, REQUESTS, SPANS)
+        }
+        self._add(facts)
+
+    def _add(self, facts: Sequence[Fact]) -> None:
+        plan, numbers = self._plan, self._numbers
+        nodes, results = self.rows[NODES], self.rows[RESULTS]
+        requests, spans = self.rows[REQUESTS], self.rows[SPANS]
+        for fact in facts:
+            match fact:
+                case MetricsRecorded(order, position, metrics):
+                    written = _write_json(metrics if isinstance(metrics, dict) else dict(metrics))
+                    results.append((plan, order, *position, written, None))
+                case NodeAdded(node, parent, start, config, salt):
+                    nodes.append((plan, node, parent, start, self._number(config), storable(salt)))
+                case CheckpointKept(position, checkpoint):
+                    self.checkpoints[position] = checkpoint
+                case CheckpointDropped(position):
+                    self.checkpoints[position] = None
+                case RequestMade(study, trial, config, step):
+                    place = numbers.next_request + len(requests)
+                    requests.append((plan, place, storable(study), trial, self._number(config), step))
+                case SpanRecorded():
+                    spans.append((plan, numbers.next_span + len(spans), *_span_values(fact)))
+                case FailureRecorded(order, position, error):
+                    results.append((plan, order, *position, None, storable(error)))
+
+    def _number(self, config: Config) -> int:
+        number = self._numbers.configs.get(config, self.configs.get(config))
+        if number is None:
+            number = self.configs[config] = self._numbers.next_config + len(self.configs)
+            body = {name: self._number_sequence(sequence) for name, sequence in config.items()}
+            self.rows[CONFIGS].append((self._plan, number, _write_json(body)))
+        return number
+
+    def _number_sequence(self, sequence: HyperSequence) -> int:
+        number = self._numbers.sequences.get(sequence, self.sequences.get(sequence))
+        if number is None:
+            number = self.sequences[sequence] = self._numbers.next_sequence + len(self.sequences)
+            written = sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
+            self.rows[SEQUENCES].append((self._plan, number, _write_json(written)))
+        return number
+
+
+def storable(text: str) -> str:
+    """Return text without what databases cannot hold: NUL and lone surrogates, which tracebacks may have."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def sequences_from(rows: Sequence[Row]) -> list[HyperSequence]:
+    """Make sequences from the rows (body,), in the order of their numbers."""
+    return [from_json(body) for body in _parsed([body for (body,) in rows])]
+
+
+def configs_from(rows: Sequence[Row], sequences: Sequence[HyperSequence]) -> list[Config]:
+    """Make configs from the rows (body,), in the order of their numbers."""
+    bodies: list[Mapping[str, int]] = _parsed([body for (body,) in rows])
+    return [Config({name: sequences[number] for name, number in body.items()}) for body in bodies]
+
+
+def results_from(rows: Sequence[Row]) -> list[Fact]:
+    """Make facts from the rows (order, node, step, metrics, error)."""
+    parsed = _parsed([metrics or "null" for _, _, _, metrics, _ in rows])
+    return [
+        MetricsRecorded(order, Position(node, step), metrics)
+        if metrics is not None
+        else FailureRecorded(order, Position(node, step), error)
+        for (order, node, step, _, error), metrics in zip(rows, parsed, strict=True)
+    ]
+
+
+def _parsed(texts: Sequence[str]) -> list[Any]:
+    """Parse many small JSON texts as one: the parser is called once and shares names between them."""
+    parsed: list[Any] = json.loads(f"[{','.join(texts)}]")
+    return parsed

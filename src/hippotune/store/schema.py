@@ -1,0 +1,127 @@
+"""The tables, and how a store of an older version becomes one of this version.
+
+`MIGRATIONS` is the truth: migration n makes version n from version n - 1, and an empty database is version 0.
+A migration that has been released is never edited; what changes is added behind it. The tables below it name
+the columns that today's code reads and writes.
+
+Every row belongs to a plan and is found by it first. Configs and the sequences in them are stored once, as
+JSON, and numbered; metrics are JSON too. Nothing refers to a row that a later transaction could add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, TableClause, column, inspect, select, table
+
+from hippotune.errors import StoreError
+
+Migration = Callable[[Connection], None]
+
+
+def _table(name: str, *columns: str) -> TableClause:
+    return table(f"hippo_{name}", *(column(name) for name in columns))
+
+
+VERSION = _table("schema", "version")
+PLANS = _table("plans", "id", "digest", "trainer", "version", "settings", "seed", "made")
+STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
+HOLDERS = _table("holders", "plan", "session", "holder")
+SEQUENCES = _table("sequences", "plan", "id", "body")
+CONFIGS = _table("configs", "plan", "id", "body")
+NODES = _table("nodes", "plan", "node", "parent", "start", "config", "salt")
+CHECKPOINTS = _table("checkpoints", "plan", "node", "step", "name", "bytes", "checksum")
+RESULTS = _table("results", "plan", "ordinal", "node", "step", "metrics", "error")
+REQUESTS = _table("requests", "plan", "ordinal", "study", "trial", "config", "step")
+SPANS = _table(
+    "spans",
+    *("plan", "ordinal", "worker", "lease", "node", "kind"),
+    *("first_step", "last_step", "began", "ended", "width"),
+)
+OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS)
+"""All tables whose rows belong to a plan."""
+
+
+def _create(connection: Connection, name: str, columns: str, key: str) -> None:
+    """Create a table that, where the database can, is stored in the order of its key."""
+    ordered = " WITHOUT ROWID" if connection.dialect.name == "sqlite" else ""
+    connection.exec_driver_sql(f"CREATE TABLE hippo_{name} ({columns}, PRIMARY KEY ({key})){ordered}")
+
+
+def _version_1(connection: Connection) -> None:
+    text, whole, real = "TEXT NOT NULL", "BIGINT NOT NULL", "DOUBLE PRECISION NOT NULL"
+    plan = f"plan {whole}"
+    for name, columns, key in (
+        (
+            "plans",
+            f"id {whole}, digest {text} UNIQUE, trainer {text}, version {text}, settings {text}, "
+            f"seed {text}, made {real}",
+            "id",
+        ),
+        ("studies", f"name {text}, {plan}, made {real}, used {real}", "name, plan"),
+        ("holders", f"{plan}, session {whole}, holder {text}", "plan"),
+        ("sequences", f"{plan}, id {whole}, body {text}", "plan, id"),
+        ("configs", f"{plan}, id {whole}, body {text}", "plan, id"),
+        (
+            "nodes",
+            f"{plan}, node {whole}, parent BIGINT, start {whole}, config {whole}, salt {text}",
+            "plan, node",
+        ),
+        (
+            "checkpoints",
+            f"{plan}, node {whole}, step {whole}, name {text}, bytes {whole}, checksum {text}",
+            "plan, node, step",
+        ),
+        (
+            "results",
+            f"{plan}, ordinal {whole}, node {whole}, step {whole}, metrics TEXT, error TEXT",
+            "plan, ordinal",
+        ),
+        (
+            "requests",
+            f"{plan}, ordinal {whole}, study {text}, trial {whole}, config {whole}, step {whole}",
+            "plan, study, trial, step, config",
+        ),
+        (
+            "spans",
+            f"{plan}, ordinal {whole}, worker {whole}, lease {whole}, node {whole}, kind {text}, "
+            f"first_step {whole}, last_step {whole}, began {real}, ended {real}, width {real}",
+            "plan, ordinal",
+        ),
+    ):
+        _create(connection, name, columns, key)
+
+
+def _version_2(connection: Connection) -> None:
+    """Let studies say what they are after."""
+    for name in ("metric", "mode"):
+        connection.exec_driver_sql(f"ALTER TABLE hippo_studies ADD COLUMN {name} TEXT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
+
+
+def stored_version(connection: Connection) -> int:
+    """Return the version of the tables in a database; 0 where there are none."""
+    if not inspect(connection).has_table(VERSION.name):
+        return 0
+    return int(connection.execute(select(VERSION.c.version)).scalar_one())
+
+
+def migrate(connection: Connection, name: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring a database up to date, inside a transaction that nobody else is in."""
+    found = stored_version(connection)
+    if found > len(migrations):
+        raise StoreError(
+            f"{name} was written by a newer Hippo: its schema is version {found}, and this one knows "
+            f"versions up to {len(migrations)}; upgrade Hippo, or choose another home"
+        )
+    if found == len(migrations):
+        return
+    for migration in migrations[found:]:
+        migration(connection)
+    if found == 0:
+        connection.exec_driver_sql(f"CREATE TABLE {VERSION.name} (version BIGINT NOT NULL)")
+        connection.execute(VERSION.insert().values(version=len(migrations)))
+    else:
+        connection.execute(VERSION.update().values(version=len(migrations)))

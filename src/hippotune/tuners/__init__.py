@@ -1,0 +1,36 @@
+"""Which trials to train how far: the algorithms, as coroutines over `Trials`."""
+
+from hippotune.tuners.asha import ASHA
+from hippotune.tuners.base import Mode, Result, Trial, TrialGroup, Trials, Tuner
+from hippotune.tuners.bohb import BOHB
+from hippotune.tuners.early_stop import EarlyStop
+from hippotune.tuners.grid_search import GridSearch
+from hippotune.tuners.hyperband import Hyperband
+from hippotune.tuners.hypersched import HyperSched
+from hippotune.tuners.median_stopping import MedianStopping
+from hippotune.tuners.optuna_search import OptunaSearch
+from hippotune.tuners.pasha import PASHA
+from hippotune.tuners.pbt import PBT
+from hippotune.tuners.random_search import RandomSearch
+from hippotune.tuners.successive_halving import SuccessiveHalving
+
+__all__ = [
+    "ASHA",
+    "BOHB",
+    "PASHA",
+    "PBT",
+    "EarlyStop",
+    "GridSearch",
+    "HyperSched",
+    "Hyperband",
+    "MedianStopping",
+    "Mode",
+    "OptunaSearch",
+    "RandomSearch",
+    "Result",
+    "SuccessiveHalving",
+    "Trial",
+    "TrialGroup",
+    "Trials",
+    "Tuner",
+]

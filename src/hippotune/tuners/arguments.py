@@ -1,0 +1,50 @@
+"""Checks of what tuners are given: each returns its argument, or says in one line what would have fitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hippotune.errors import InvalidInput
+from hippotune.spaces.optuna_space import import_optuna
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+def whole(name: str, value: int, least: int = 1) -> int:
+    """Return `value` if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{name} is {value!r}; expected a whole number of at least {least}")
+    return value
+
+
+def fraction(name: str, value: float, most: float = 1.0) -> float:
+    """Return `value` if it lies between 0 and `most`."""
+    if not 0 <= value <= most:
+        raise InvalidInput(f"{name} is {value!r}; expected a number from 0 to {most}")
+    return value
+
+
+def span(min_steps: int, max_steps: int) -> tuple[int, int]:
+    """Return the two if they are a first and a last number of steps."""
+    whole("min_steps", min_steps)
+    whole("max_steps", max_steps)
+    if max_steps < min_steps:
+        raise InvalidInput(
+            f"max_steps is {max_steps}, below min_steps, which is {min_steps}; expected at least that"
+        )
+    return min_steps, max_steps
+
+
+def check_sampler(sampler: BaseSampler | None) -> BaseSampler | None:
+    """Return `sampler` if it is one of Optuna's, or None."""
+    if sampler is not None and not isinstance(sampler, import_optuna().samplers.BaseSampler):
+        raise InvalidInput(f"sampler is {sampler!r}; expected one of optuna.samplers")
+    return sampler
+
+
+def metric_name(metric: str) -> str:
+    """Return `metric` if it can name one."""
+    if not isinstance(metric, str) or not metric:
+        raise InvalidInput(f"metric is {metric!r}; expected the name of a value that evaluate() returns")
+    return metric

@@ -1,0 +1,71 @@
+"""Configs proposed by an Optuna sampler from the scores of the highest rung that has enough, as in BOHB.
+
+Scores at different rungs cannot be compared, so there is an Optuna study for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hippotune.sequences.config import Config
+from hippotune.spaces.space import Space
+from hippotune.tuners.base import Trial
+from hippotune.tuners.optuna_proposer import OptunaProposer
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import Trial as OptunaTrial
+
+
+def enough_scores(space: Space) -> int:
+    """Return how many scores a model needs: three more than there are parameters, as published for BOHB."""
+    return len(space.leaves) + 3
+
+
+class RungProposer(OptunaProposer):
+    """Asks the study of the most steps that has enough scores; until there is one, that of `first_step`."""
+
+    def __init__(self, space: Space, sampler: BaseSampler, first_step: int) -> None:
+        super().__init__(space, sampler, first_step)
+        self._studies: dict[int, Study] = {first_step: self._study}
+        self._asked_at: list[int] = []
+        self._scores: Counter[int] = Counter()
+
+    def propose(self) -> Config:
+        """Return a proposal from what is known at the highest rung."""
+        enough = enough_scores(self._space)
+        at = max((step for step, scores in self._scores.items() if scores >= enough), default=self._step)
+        study = self._studies[at]
+        study.sampler = self._choose_sampler()
+        self._asked_at.append(at)
+        return self._ask(study)
+
+    def observe(self, trial: Trial, step: int, score: float) -> None:
+        """Tell a score to the study of its step: of the trial that it asked for, or of one just like it."""
+        asked, at = self._asked[trial.number], self._asked_at[trial.number]
+        scored = math.isfinite(score)
+        first = trial.number in self._unheard
+        self._scores[step] += scored
+        self._unheard.discard(trial.number)
+        if first and (step == at or not scored):
+            self._tell(self._studies[at], asked, score)
+            return
+        if first:  # nothing to the study that asked, which goes by the scores at another step
+            self._studies[at].tell(asked, state=self._optuna.trial.TrialState.FAIL)
+        if scored:
+            self._add(step, asked, score)
+
+    def _add(self, step: int, asked: OptunaTrial, score: float) -> None:
+        if step not in self._studies:
+            self._studies[step] = self._new_study()
+        like = self._optuna.trial.create_trial(
+            value=score, params=asked.params, distributions=asked.distributions
+        )
+        self._studies[step].add_trial(like)
+
+    def _choose_sampler(self) -> BaseSampler:
+        """Return the sampler that makes the next proposal."""
+        return self._sampler

@@ -1,0 +1,77 @@
+"""What the tuners here have in common: a space, a metric with its mode, and the most steps of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hippotune.errors import InvalidInput
+from hippotune.sequences.config import Config
+from hippotune.spaces.space import Space, as_space
+from hippotune.tuners.arguments import metric_name, whole
+from hippotune.tuners.base import Result, Trials, Tuner, check_mode
+
+
+class SpaceTuner(Tuner):
+    """A tuner over the configs of a space.
+
+    Attributes
+    ----------
+    space : Space
+        A plain dict of lists is taken as a `Grid`, one with distributions as a `Domain`.
+    trials : int or None
+        How many configs are drawn from the space, by `seed`; None takes all, which only a finite space has.
+    max_steps : int
+        No trial is trained further than this.
+    """
+
+    def __init__(
+        self,
+        space: Space | Mapping[str, Any],
+        metric: str,
+        mode: str,
+        max_steps: int,
+        trials: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.space = as_space(space)
+        self.metric = metric_name(metric)
+        self.mode = check_mode(mode)
+        self.max_steps = whole("max_steps", max_steps)
+        self.trials = None if trials is None else whole("trials", trials)
+        self.seed = whole("seed", seed, least=0)
+        self._check_trials()
+
+    def configs(self) -> list[Config]:
+        """Return the configs that the tuner starts from, in order: the same ones whenever it is asked."""
+        if self.trials is None:
+            return list(self.space.configs())
+        return self.space.draw(self.trials, self.seed)
+
+    @property
+    def number(self) -> int:
+        """How many trials the tuner starts."""
+        return len(self.space) if self.trials is None else self.trials
+
+    def score(self, result: Result) -> float:
+        """Return the result's score, of which more is better."""
+        return result.score(self.metric, self.mode)
+
+    def _check_trials(self) -> None:
+        if self.trials is None and not self.space.finite:
+            raise InvalidInput(
+                "trials is missing; the space has no end, so say how many trials to draw from it"
+            )
+        if self.trials is not None and self.space.finite and self.trials > len(self.space):
+            raise InvalidInput(f"trials is {self.trials}; the space has only {len(self.space)} configs")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.metric!r}, {self.mode!r}, max_steps={self.max_steps})"
+
+
+def free_workers(trials: Trials) -> int:
+    """Return how many workers have nothing to do, by what was heard; at least one is always counted on.
+
+    Trials that share all that they were asked for take one worker, so there may be more trials than workers.
+    """
+    return max(trials.workers, 1) - trials.under_way
