@@ -19,14 +19,17 @@ from hippotune import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmu
 
 
 class Digits(hippo.TorchTrainer):
-    def build(self) -> None:
+    def prepare(self) -> None:  # once in a process, for all trials
         from sklearn.datasets import load_digits
 
         pixels, labels = load_digits(return_X_y=True)
         images = torch.tensor(pixels, dtype=torch.float32, device=self.device).reshape(-1, 1, 8, 8) / 16
         targets = torch.tensor(labels, device=self.device)
         self.validation = images[1400:], targets[1400:]
-        self.loader = hippo.Loader(TensorDataset(images[:1400], targets[:1400]), 128, seed=self.seed)
+        self.training = TensorDataset(images[:1400], targets[:1400])
+
+    def build(self) -> None:  # at the start of every trial
+        self.loader = hippo.Loader(self.training, 128, seed=self.seed)
         self.model = nn.Sequential(
             nn.Conv2d(1, 8, 3, padding=1),
             nn.BatchNorm2d(8),

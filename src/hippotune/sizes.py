@@ -1,4 +1,4 @@
-"""Sizes of files as people write them."""
+"""Sizes of files as people write and read them."""
 
 from __future__ import annotations
 
@@ -21,3 +21,13 @@ def parse_bytes(size: str | int) -> int:
             f"checkpoint_budget is {size!r}; expected bytes, or a size such as '20GB' or '512MiB'"
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes: "812 B", "1.2 MB", "34 GB"."""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if unit != "B" and amount < 9.95 else f"{amount:.0f} {unit}"

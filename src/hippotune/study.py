@@ -274,8 +274,7 @@ class Study:
     def _load_best(self, trial: Trial, step: int, held: Held) -> Trainer:
         if not self.executor.virtual:
             with suppress(CheckpointError):
-                CheckpointFiles(held.folder).verify(held.checkpoint)
-                return self._load(trial.config, step, held.path)
+                return self._load(trial.config, step, held)
         return self._load_held(trial, step)
 
     async def train(self, group: Asks) -> list[Result]:
@@ -309,7 +308,7 @@ class Study:
         with open_view(False) as view:
             held = self._follow(self._hold(who, step, runtime), runtime, view, None)
         try:
-            return self._load(who.config if isinstance(who, Trial) else who, step, held.path)
+            return self._load(who.config if isinstance(who, Trial) else who, step, held)
         finally:
             with suppress(Closed):
                 runtime.ask(held.let_go)
@@ -427,9 +426,10 @@ class Study:
             release(self._runtime)
             self._runtime = None
 
-    def _load(self, config: Config, step: int, path: Path) -> Trainer:
+    def _load(self, config: Config, step: int, held: Held) -> Trainer:
         from hippotune.trainers.session import Session
 
         session = Session(self.trainer, self.settings, self.seed)
-        session.start(config, step, path, warm=False)
+        with CheckpointFiles(held.folder).read(held.checkpoint) as file:
+            session.start(config, step, file, warm=False)
         return session.release()

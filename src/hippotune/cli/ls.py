@@ -11,6 +11,7 @@ from hippotune.cli.studies import add_store, open_catalog
 from hippotune.errors import StoreError
 from hippotune.history import asked_as, read_study
 from hippotune.plan.trials import trials_of
+from hippotune.sizes import format_bytes
 from hippotune.view import short
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     for line in aligned(_HEADS, rows, _LEFT):
         print(line)
     if unused:
-        plans, size = short.plural(len(unused), "plan"), short.size(sum(unused))
+        plans, size = short.plural(len(unused), "plan"), format_bytes(sum(unused))
         print(f"\nand {plans} that no study uses any more, with {size} of checkpoints: see hippo gc --help")
     return 0
 
@@ -67,7 +68,7 @@ def _row(catalog: Catalog, info: StudyInfo, totals: PlanTotals) -> tuple[str, ..
         info.key.trainer,
         f"{len(set(trials_of(asked).values()) if share else asked):,}",
         f"{totals.results:,}",
-        short.size(totals.bytes),
+        format_bytes(totals.bytes),
         moment(info.used),
         _best(catalog, info),
     )

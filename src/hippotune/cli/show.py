@@ -13,6 +13,7 @@ from hippotune.cli.studies import add_study, read
 from hippotune.collecting import nothing_collected
 from hippotune.history import History, TrialHistory
 from hippotune.sequences.config import Config
+from hippotune.sizes import format_bytes
 from hippotune.stages.tree import stage_tree
 from hippotune.view import short
 
@@ -132,7 +133,7 @@ class Page:
         yield figure("unique steps", work.steps_unique, rate)
         yield figure("steps trained", work.steps_trained, f"in {work.worker_seconds:,.1f} worker-seconds")
         kept = sum(len(node.checkpoints) for node in history.plan.nodes)
-        yield figure("checkpoints", kept, f"of the whole plan, {short.size(history.plan.bytes)}")
+        yield figure("checkpoints", kept, f"of the whole plan, {format_bytes(history.plan.bytes)}")
 
     def _best(self) -> Iterator[str]:
         best = None if self.aim is None else self.history.best(*self.aim)

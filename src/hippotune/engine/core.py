@@ -481,7 +481,7 @@ class Engine:
         self._release(lease, keep_saves_until=event.step - 1)
         if event.out_of_memory and lease.width < 1:
             self._keep_apart(lease)
-        elif event.phase in ("contract", "build"):
+        elif event.phase in ("contract", "prepare", "build"):
             self._commands.append(Abort(event.error))
         elif event.checkpoint_unreadable:
             self._drop(lease.position(lease.start))

@@ -209,7 +209,7 @@ class LeaseFailed:
     lease: int
     step: int
     error: str
-    phase: Literal["build", "setup", "train", "evaluate", "load", "contract"]
+    phase: Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
     checkpoint_unreadable: bool = False
     out_of_memory: bool = False
 

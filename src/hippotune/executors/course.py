@@ -13,7 +13,7 @@ from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
 
 Doing = Literal["find", "start", "probe", "train", "evaluate"]
-Phase = Literal["build", "setup", "train", "evaluate", "load", "contract"]
+Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
 
 @dataclass(slots=True)

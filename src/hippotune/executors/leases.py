@@ -29,7 +29,7 @@ from hippotune.engine.events import (
 )
 from hippotune.errors import TrainerError
 from hippotune.executors.course import Course
-from hippotune.executors.saver import SnapshotSaver
+from hippotune.executors.saver import Saver
 from hippotune.executors.tracebacks import describe
 from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
 from hippotune.store.files import CheckpointFiles
@@ -54,7 +54,7 @@ class Runner:
     """Runs one lease after the other on one session, in one thread."""
 
     def __init__(
-        self, session: Session, files: CheckpointFiles, saver: SnapshotSaver, inbox: Inbox, send: Send
+        self, session: Session, files: CheckpointFiles, saver: Saver, inbox: Inbox, send: Send
     ) -> None:
         self._session = session
         self._files = files
@@ -119,9 +119,9 @@ class Runner:
     def _start(self, course: Course, session: Session | Lead, began: float) -> None:
         lease = course.lease
         course.doing = "find"
-        source = None if lease.source is None else self._files.verify(lease.source)
-        course.doing = "start"
-        session.start(lease.config, lease.start, source, lease.warm)
+        with nullcontext() if lease.source is None else self._files.read(lease.source) as source:
+            course.doing = "start"
+            session.start(lease.config, lease.start, source, lease.warm)
         self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - began))
         if lease.probe:
             course.doing = "probe"
@@ -177,11 +177,9 @@ class Runner:
         course.saved.add(step)
         self._flush()  # before anything that may take its time
         try:
-            snapshot = self._session.snapshot()
+            self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
         except Exception as error:
             self._unsaid.append(SaveFailed(lease.lease, step, describe(error)))
-        else:
-            self._saver.save(lease.lease, lease.node_at(step), step, snapshot, alone=not lease.peers)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
         latest = None

@@ -27,7 +27,6 @@ from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import pack
 from hippotune.executors.slot import Slot
 from hippotune.executors.wide import Part
-from hippotune.store.files import CheckpointFiles
 
 
 class Local(Executor):
@@ -84,13 +83,12 @@ class Local(Executor):
             shares=_shares(self._workers) if self._threads is None else [],
             environment=_environment(self._workers, self._threads),
         )
-        files = CheckpointFiles(job.checkpoints)
         slots: list[Slot] = []
         bonds = self._bonds = Bonds()
         for worker in range(workers):
             number = worker % self._workers if job.packing > 1 else None
             patience = Patience(self._hang_after)
-            slots.append(Slot(worker, begin, greeting, files, emit, patience, slots, bonds, number))
+            slots.append(Slot(worker, begin, greeting, emit, patience, slots, bonds, number))
         self._slots = slots
         self._meetings = tempfile.TemporaryDirectory(prefix="hippo-")
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from hippotune.engine.events import Event
 from hippotune.executors.line import Line
-from hippotune.executors.saver import Unsaved
 
 # The status with which a worker exits that wants to be replaced because it ran out of memory.
 OUT_OF_MEMORY = 75
@@ -51,16 +50,10 @@ class WorkerProcess:
                 os.sched_setaffinity(self._process.pid, cores)
         self._line = Line(ours)
 
-    def receive(self, timeout: float) -> list[Event] | tuple[Unsaved, memoryview] | None:
-        """Return the next events, or what is to be saved, with its content; None after `timeout` seconds.
-
-        Raises `EOFError` at the end.
-        """
+    def receive(self, timeout: float) -> list[Event] | None:
+        """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""
         message = self._line.receive(timeout)
-        if message is None:
-            return None
-        said: list[Event] | Unsaved = pickle.loads(message)
-        return (said, said.content_in(message)) if isinstance(said, Unsaved) else said
+        return None if message is None else pickle.loads(message)
 
     def greet(self, message: bytes) -> None:
         """Send the first message; waits until the process takes it or is dead."""

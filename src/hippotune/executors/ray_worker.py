@@ -39,7 +39,6 @@ from hippotune.executors.ray_cluster import load_ray
 from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
 from hippotune.executors.shipping import Parcel
 from hippotune.executors.slot import Slot
-from hippotune.store.files import CheckpointFiles
 
 # Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.
 _PATIENT = (LeaseStarted, Progressed, MetricsReported, CheckpointSaved, SaveFailed)
@@ -130,12 +129,11 @@ class RayWorker:
             environment.setdefault("GLOO_SOCKET_IFNAME", interface)
         environment |= posting.environment
         greeting = pickle.dumps(replace(posting.parcel, path=_search_path(posting.parcel)), protocol=5)
-        files = CheckpointFiles(posting.checkpoints)
         for worker in workers:
             begin = partial(WorkerProcess, log=posting.log_of(worker), environment=environment, cores=[])
             hear, patience = partial(self._hear, worker), Patience(posting.hang_after)
             alone: list[Slot] = []  # whether others can go on is for the driver to say
-            slot = Slot(worker, begin, greeting, files, hear, patience, alone)
+            slot = Slot(worker, begin, greeting, hear, patience, alone)
             alone.append(slot)
             self._slots[worker] = slot
         threading.Thread(target=self._serve, args=[posting.secret], name="orders", daemon=True).start()

@@ -2,7 +2,7 @@
 
 What the other process can import is sent as a name; the module search path goes with it. What it cannot
 import (classes of a script, a notebook, or a file that was loaded by its path) is sent as code. Such classes
-are then put where their names say they are, so that a trainer may pickle them in its checkpoints.
+are then put where their names say they are, so that checkpoints can refer to them by name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.wide import Part
+from hippotune.trainers.state.functions import SHIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ def _publish(name: str, trainer: type) -> None:
         if base.__module__ == name:
             vars(module)[base.__name__] = base
             for function in _functions(base):
-                known = function.__globals__.items()
-                vars(module).update({key: value for key, value in known if not key.startswith("__")})
+                known = SHIPPED[name] = function.__globals__
+                vars(module).update({key: value for key, value in known.items() if not key.startswith("__")})
 
 
 def _functions(cls: type) -> Iterator[types.FunctionType]:

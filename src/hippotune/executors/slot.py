@@ -4,7 +4,6 @@
 
 A slot has a thread of its own, which starts its processes, listens to them and buries them. A process is
 killed by the system when the thread that started it ends, so that thread lasts as long as the process.
-Another thread saves what a process hands over; a process is lost only when all that is saved.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from hippotune.executors.base import Emit
 from hippotune.executors.bonds import Bonds
 from hippotune.executors.patience import Patience
 from hippotune.executors.process import WorkerProcess
-from hippotune.executors.saver import MOST_HANDED_OVER, Saver
 from hippotune.executors.shipping import encode
 from hippotune.executors.wide import Part
-from hippotune.store.files import CheckpointFiles
 
 _log = logging.getLogger("hippotune")
 
@@ -49,7 +46,6 @@ class Slot:
         worker: int,
         begin: Callable[[int], WorkerProcess],
         greeting: bytes,
-        files: CheckpointFiles,
         emit: Emit,
         patience: Patience,
         crew: Sequence[Slot],
@@ -71,7 +67,6 @@ class Slot:
         self._joined = False
         self._closing = threading.Event()
         self._busy_since: float | None = None
-        self._saver = Saver(files, self._pass_on, MOST_HANDED_OVER)
         self._thread = threading.Thread(target=self._live, name=f"worker-{worker}", daemon=True)
 
     def start(self) -> None:
@@ -119,19 +114,12 @@ class Slot:
         """End the process at once, whatever it is doing."""
         with self._lock:
             self._closing.set()
-            self._saver.give_up()
             if self._process is not None:
                 self._process.kill()
 
     # The slot's own thread.
 
     def _live(self) -> None:
-        try:
-            self._keep_alive()
-        finally:
-            self._saver.close()
-
-    def _keep_alive(self) -> None:
         failed_starts = 0
         while not self._closing.is_set():
             joined, reason = self._see_through_one_process()
@@ -164,7 +152,6 @@ class Slot:
                     process.kill()
             process.greet(self._greeting)
             reason = self._listen(process)
-            self._saver.finish()
         finally:
             process.kill()  # also where `emit` raises: nobody is left to listen then
             with self._lock:
@@ -186,10 +173,8 @@ class Slot:
             if said is not None:
                 heard = monotonic()
                 wait = self._patience.shortest
-                if isinstance(said, tuple):
-                    self._saver.save_content(*said)
-                else:
-                    self._pass_on(said)
+                for event in said:
+                    self._pass_on(event)
                 continue
             limit = self._patience.limit(self._closing.is_set())
             silence = 0.0 if self._busy_since is None else monotonic() - max(heard, self._busy_since)
@@ -200,11 +185,7 @@ class Slot:
                 )
             wait = min(limit - silence, self._patience.shortest)
 
-    def _pass_on(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self._pass_on_one(event)
-
-    def _pass_on_one(self, event: Event) -> None:
+    def _pass_on(self, event: Event) -> None:
         if isinstance(event, WorkerJoined):
             with self._lock:
                 if self._closing.is_set():

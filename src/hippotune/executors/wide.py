@@ -1,7 +1,7 @@
 """One lease on several workers: what the one that leads and its peers do beyond a lease on one worker.
 
     lead   meet ── start ── send the state ── tell ─ train ─ tell ─ evaluate ─ … ─ tell "over" ── leave
-    peer   meet ── build ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "over" ── leave
+    peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "over" ── leave
 
 Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
 a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and has nobody
@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import io
 import pickle
-import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +22,8 @@ from hippotune.engine.commands import RunLease
 from hippotune.engine.events import LeaseFailed
 from hippotune.executors.course import Course
 from hippotune.sequences.config import Config
-from hippotune.trainers.session import Session, Snapshot
+from hippotune.trainers.session import Session
+from hippotune.trainers.state.formats import Source
 
 if TYPE_CHECKING:  # it imports torch
     from hippotune.trainers.ranks import Ranks
@@ -36,7 +34,6 @@ _ORDERS: tuple[_Order, ...] = ("over", "train", "evaluate", "probe")
 # A peer that ran out of memory lives on until the lead has said why the lease failed, but not for ever.
 _HEARD_SECONDS = 10.0
 _HEARD = "heard"
-_STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +75,12 @@ class Lead:
         self._part = part
         self._group: Ranks | None = None
 
-    def start(self, config: Config, step: int, source: Path | None, warm: bool) -> None:
+    def start(self, config: Config, step: int, source: Source | None, warm: bool) -> None:
         """Reach a state, as `Session.start` does, and hand it to all peers."""
         self._session.start(config, step, source, warm)
-        self._ranks.send(_packed(self._session.snapshot()))
+        content = io.BytesIO()
+        self._session.snapshot()(content)
+        self._ranks.send(content.getbuffer())
 
     def probe(self, required: frozenset[str]) -> None:
         """As `Session.probe`."""
@@ -152,7 +151,7 @@ def follow(session: Session, part: Part, course: Course) -> bool:
     failure: LeaseFailed | None = None
     try:
         _follow(session, ranks, course)
-        session.let_go()
+        session.drop()
         ranks.leave()
     except BaseException as error:
         if not ranks.have_parted(error):
@@ -168,10 +167,9 @@ def follow(session: Session, part: Part, course: Course) -> bool:
 
 def _follow(session: Session, ranks: Ranks, course: Course) -> None:
     course.doing = "start"
-    session.build()  # while the lead gets ready
-    with TemporaryDirectory(prefix="hippo-") as folder:
-        state = _unpacked(ranks.receive(), Path(folder))
-        session.start(course.lease.config, course.lease.start, state, warm=False)
+    session.prepare()  # while the lead gets ready
+    state = io.BytesIO(ranks.receive())
+    session.start(course.lease.config, course.lease.start, state, warm=False)
     while (order := _ORDERS[ranks.hear()]) != "over":
         course.doing = order
         if order == "train":
@@ -189,24 +187,3 @@ def _told(part: Part, failure: LeaseFailed) -> LeaseFailed:
 
 def _note_of(rank: int) -> str:
     return f"failure of rank {rank}"
-
-
-# A state, whatever files it consists of, as bytes.
-
-
-def _packed(snapshot: Snapshot) -> memoryview:
-    with TemporaryDirectory(prefix="hippo-") as folder:
-        path = Path(folder) / _STATE
-        snapshot(path)
-        content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w") as archive:
-            archive.add(path, _STATE)
-    return content.getbuffer()
-
-
-def _unpacked(content: bytes, folder: Path) -> Path:
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
-            archive.extraction_filter = tarfile.data_filter
-        archive.extractall(folder)
-    return folder / _STATE

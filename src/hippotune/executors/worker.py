@@ -2,11 +2,10 @@
 
 The main thread trains: user code runs there, as many libraries want it. A second reads commands from the
 connection with the given descriptor, and ends the process when the other end is gone. A third, the saver,
-writes checkpoints that are not small enough to be handed over to the parent. What user code prints goes to a
-log file and never mixes with messages.
+writes checkpoints. What user code prints goes to a log file and never mixes with messages.
 
 The parent speaks first, with a `Parcel`; then come `RunLease`, `Part` and `UpdateLease`, and None to close.
-This process sends lists of events, the first of them `WorkerJoined`, and what is `Unsaved`.
+This process sends lists of events, the first of them `WorkerJoined`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from hippotune.engine.events import Event, LeaseFailed, WorkerJoined
 from hippotune.errors import HippoError
 from hippotune.executors.leases import Inbox, OutOfMemory, Runner
 from hippotune.executors.process import OUT_OF_MEMORY, PEER_LOST
-from hippotune.executors.saver import SnapshotSaver
+from hippotune.executors.saver import Saver
 from hippotune.executors.shipping import unpack
 from hippotune.executors.tracebacks import describe
 from hippotune.executors.wide import Part, PeerLost
@@ -52,10 +51,7 @@ class _Line:
 
     def send(self, events: Sequence[Event]) -> None:
         """Send events. Where nobody is left to hear them, the reading thread is about to end the process."""
-        self.hand_over(pickle.dumps(events, protocol=5))
-
-    def hand_over(self, message: bytes) -> None:
-        """Send a message; waits until there is room for it."""
+        message = pickle.dumps(events, protocol=5)
         with self._sending, suppress(OSError):
             self._connection.send_bytes(message)
 
@@ -87,7 +83,7 @@ def main(descriptor: int, worker: int) -> None:
         return
     inbox: Inbox = queue.SimpleQueue()
     files = CheckpointFiles(job.checkpoints)
-    saver = SnapshotSaver(files, line.send, line.hand_over)
+    saver = Saver(files, line.send)
     runner = Runner(session, files, saver, inbox, line.send)
 
     def close() -> None:

@@ -10,31 +10,28 @@ Many processes may save into one directory at the same time, each under names of
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import os
 import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from hippotune.errors import CheckpointError, InvalidInput
 from hippotune.plan.facts import Checkpoint
+from hippotune.store.digests import DigestWriter, VerifiedFile
 
 _TEMPORARY = ".partial"
 _FOLDERS = tuple(f"{number:02x}" for number in range(64))
 _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
-_SYNC_THREADS = 8
 _PROCESS = secrets.token_hex(4)  # temporary names are unique: by this among processes, by a number in one
 _NUMBERS = itertools.count()
-_FIRST_PIECE, _PIECE = 1 << 16, 1 << 20  # most files are small, and large memory costs time to get
+_BUFFER = 1 << 17  # one write for a small checkpoint
 # Libraries that write in native code say only that writing failed. A disk with less room than this is why.
 _NO_ROOM = 1 << 20
 
@@ -59,90 +56,67 @@ def checkpoint_name(node: int, step: int) -> str:
     return f"{_FOLDERS[zlib.crc32(leaf.encode()) % len(_FOLDERS)]}/{leaf}"
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A checkpoint that is written, but neither durable nor to be found under its name."""
-
-    name: str
-    path: str
-    final: str
-
-
 class CheckpointFiles:
-    """The checkpoints below one directory. A checkpoint is a file or a folder, as its writer pleases."""
+    """The checkpoints below one directory, each a file."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._prefix = os.path.join(directory, "")
         self._has_folders = False
 
-    def save(self, name: str, write: Callable[[Path], None]) -> Checkpoint:
-        """Let `write` make a file or a folder, and keep it under `name`, durably, before returning.
+    def save(self, name: str, write: Callable[[BinaryIO], None]) -> Checkpoint:
+        """Let `write` write a file, and keep it under `name`, durably, before returning.
 
         What was there under that name is replaced. Where `write` raises, nothing is left behind and the
         exception is passed on; a disk that is full raises `DiskFull`.
         """
-        return self.keep(self.draft(name, write))
-
-    def save_content(self, name: str, content: Sequence[memoryview]) -> Checkpoint:
-        """Do the same as `save` for a file whose content is known, in pieces: nothing is read again."""
         final = self._place(name)
         temporary = _temporary(final)
         try:
             if not self._has_folders:
                 self._make_folders()
-            checksum = _write_durably(temporary, content)
-            _move(temporary, final)
+            with open(temporary, "xb", buffering=_BUFFER) as file:
+                writer = DigestWriter(file)
+                write(writer)  # type: ignore[arg-type]
+                length, digest = writer.finish()
+                file.flush()
+                _sync_open(file.fileno())
+            os.replace(temporary, final)
             _sync(os.path.dirname(final))
         except BaseException as error:
-            self._clean_up(temporary, name, error)
+            self._clean_up(Path(temporary), name, error)
             raise
-        return Checkpoint(name, sum(piece.nbytes for piece in content), checksum)
+        return Checkpoint(name, length, digest)
 
-    def draft(self, name: str, write: Callable[[Path], None]) -> Draft:
-        """Do the first half of `save`: let `write` write, under a temporary name."""
-        final = self._place(name)
-        draft = Draft(name, _temporary(final), final)
-        with self._nothing_left_of(draft):
-            if not self._has_folders:
-                self._make_folders()
-            write(Path(draft.path))
-        return draft
+    def read(self, checkpoint: Checkpoint) -> VerifiedFile:
+        """Return a checkpoint's content; each piece is checked as it is read.
 
-    def keep(self, draft: Draft) -> Checkpoint:
-        """Do the second half of `save`, which may be slow: make a draft durable and give it its name."""
-        with self._nothing_left_of(draft):
-            try:
-                length, checksum = _made_durable(Path(draft.path))
-            except FileNotFoundError as error:
-                raise CheckpointError(_nothing_written(Path(draft.path))) from error
-            _move(draft.path, draft.final)
-            _sync(os.path.dirname(draft.final))
-        return Checkpoint(draft.name, length, checksum)
+        Raises `CheckpointError`, at once or while it is read, where that is not what was written.
+        """
+        path = self._path(checkpoint.name)
+        try:
+            file = path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            raise CheckpointError(f"checkpoint {path} is missing") from error
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+        try:
+            return VerifiedFile(file, checkpoint.bytes, checkpoint.checksum, str(path))
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError):
+                raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+            raise
 
     def verify(self, checkpoint: Checkpoint) -> Path:
         """Return where a checkpoint is, having read all of it; `CheckpointError` where it is not whole."""
-        path = self._path(checkpoint.name)
-        try:
-            if not path.exists():
-                raise CheckpointError(f"checkpoint {path} is missing")
-            length = _length(path)
-            if length != checkpoint.bytes:
-                raise CheckpointError(
-                    f"checkpoint {path} is damaged: it has {length} bytes, {checkpoint.bytes} were written"
-                )
-            if _checksum(path) != checkpoint.checksum:
-                raise CheckpointError(f"checkpoint {path} is damaged: its contents are not what was written")
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
-        return path
+        with self.read(checkpoint) as file:
+            file.check()
+        return self._path(checkpoint.name)
 
     def delete(self, checkpoint: Checkpoint) -> None:
         """Remove a checkpoint; one that is not there is as good as removed."""
-        path = self._path(checkpoint.name)
-        if path.is_dir():  # never half a folder under the name of a whole one
-            path = _set_aside(path)
-        _remove(path)
+        _remove(self._path(checkpoint.name))
 
     def names(self) -> Iterator[str]:
         """Yield the names of all checkpoints there are."""
@@ -187,19 +161,10 @@ class CheckpointFiles:
         _sync(self.directory)
         self._has_folders = True
 
-    @contextmanager
-    def _nothing_left_of(self, draft: Draft) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._clean_up(draft.path, draft.name, error)
-            raise
-
-    def _clean_up(self, temporary: str, name: str, error: BaseException) -> None:
+    def _clean_up(self, temporary: Path, name: str, error: BaseException) -> None:
         """Leave nothing behind of a checkpoint that could not be written."""
         full = self._is_full(error)
-        for piece in _written(Path(temporary)):
-            _remove(piece)
+        _remove(temporary)
         if full:
             raise DiskFull(
                 f"checkpoint {self.directory / name} cannot be written: the disk is full; "
@@ -216,99 +181,9 @@ def _temporary(final: str | Path) -> str:
     return f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
 
 
-def _set_aside(path: Path) -> Path:
-    return path.rename(_temporary(path))
-
-
-def _written(temporary: Path) -> list[Path]:
-    """Return what was written under a temporary name, with whatever ending a library appended to it."""
-    return sorted(temporary.parent.glob(f"{temporary.name}*"))
-
-
-def _nothing_written(temporary: Path) -> str:
-    message = f"save() wrote nothing to the path that it was given, {temporary}"
-    if elsewhere := _written(temporary):
-        message += (
-            f"; it wrote {elsewhere[0]}. Where a library appends an ending, give it an open file instead"
-        )
-    return message
-
-
-def _contents(path: Path) -> list[Path]:
-    """Return all that is in a folder; nothing for a file."""
-    return sorted(path.rglob("*"))
-
-
 def _length(path: Path) -> int:
-    return sum(entry.stat().st_size for entry in (path, *_contents(path)) if not entry.is_dir())
-
-
-def _checksum(path: Path) -> str:
-    """Return a checksum of a file, or of all names and contents of a folder."""
-    if path.is_dir():
-        return _checksum_of_folder(path)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return _read_through(descriptor)[1]
-    finally:
-        os.close(descriptor)
-
-
-def _read_through(descriptor: int) -> tuple[int, str]:
-    """Return the length and the checksum of an open file."""
-    whole, length = hashlib.blake2b(digest_size=16), 0
-    piece = os.read(descriptor, _FIRST_PIECE)
-    while piece:
-        whole.update(piece)
-        length += len(piece)
-        piece = os.read(descriptor, _PIECE) if len(piece) >= _FIRST_PIECE else b""
-    return length, whole.hexdigest()
-
-
-def _checksum_of_folder(path: Path) -> str:
-    whole = hashlib.blake2b(digest_size=16)
-    for entry in _contents(path):
-        content = "folder" if entry.is_dir() else _checksum(entry)
-        whole.update(os.fsencode(entry.relative_to(path)) + b"\0" + content.encode() + b"\0")
-    return whole.hexdigest()
-
-
-def _write_durably(path: str, content: Iterable[memoryview]) -> str:
-    """Write a file, make it durable and return its checksum."""
-    whole = hashlib.blake2b(digest_size=16)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        for piece in content:
-            whole.update(piece)
-            while piece:
-                piece = piece[os.write(descriptor, piece) :]
-        _sync_open(descriptor)
-    finally:
-        os.close(descriptor)
-    return whole.hexdigest()
-
-
-def _made_durable(path: Path) -> tuple[int, str]:
-    """Make a file or a folder durable, and return its length and its checksum."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = _read_through(descriptor)
-        _sync_open(descriptor)
-        return found
-    except IsADirectoryError:
-        _sync_all([path, *_contents(path)])
-        return _length(path), _checksum_of_folder(path)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_all(paths: list[Path]) -> None:
-    """Make files and folders durable; those that are asked for together are written in one go."""
-    if len(paths) == 1:  # a thread would cost more than it brings
-        _sync(paths[0])
-        return
-    with ThreadPoolExecutor(min(len(paths), _SYNC_THREADS)) as pool:
-        list(pool.map(_sync, paths))
+    """Return the bytes of a file, or of all files in a folder that does not belong here."""
+    return sum(entry.stat().st_size for entry in (path, *path.rglob("*")) if not entry.is_dir())
 
 
 def _sync(path: str | Path) -> None:
@@ -325,18 +200,6 @@ def _sync_open(descriptor: int) -> None:
     except OSError as error:  # some network file systems sync folders by themselves, and only so
         if error.errno not in _UNSUPPORTED:
             raise
-
-
-def _move(source: str, target: str) -> None:
-    """Rename, also onto a folder or from a file to a folder, which a plain rename refuses."""
-    try:
-        os.replace(source, target)
-    except OSError:
-        if not os.path.exists(target):
-            raise
-        old = _set_aside(Path(target))
-        os.rename(source, target)
-        _remove(old)
 
 
 def _remove(path: Path) -> None:

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
-from hippotune.trainers import randomness
-from hippotune.trainers.constancy import fingerprint
+from hippotune.trainers import seeding
 from hippotune.trainers.order import Key, Keys, Order
 from hippotune.trainers.share import Share
+from hippotune.trainers.state import walk
+
+_MOST_OBJECTS = 10_000
 
 
 class Source:
@@ -30,10 +32,15 @@ class Source:
         self._batches = batches
         self._order = order
         self._keys = Keys(order)
-        self._options = options
+        self.options = options
         self._loader: DataLoader[Any] | None = self._new_loader()
         self._prepared: Iterator[Any] | None = None
-        self._mark: str | None = None
+        self._mark: object = None
+
+    @property
+    def collate_fn(self) -> Callable[[list[Any]], Any] | None:
+        """What makes a batch of samples, where it is the user's."""
+        return self._batches.collate_fn
 
     def next_batch(self) -> Any:
         """Return the batch at the order's place."""
@@ -54,9 +61,9 @@ class Source:
 
     def refresh(self) -> None:
         """Start worker processes anew if the dataset has changed: they hold it as it was when they began."""
-        if self._options.get("num_workers"):
-            mark = fingerprint(self._batches.dataset, arrays=False)
-            if mark is None or mark != self._mark:
+        if self.options.get("num_workers"):
+            mark = _mark(self._batches.dataset)
+            if mark != self._mark:
                 self.close()
                 self._mark = mark
 
@@ -75,7 +82,7 @@ class Source:
             sampler=self._keys,
             collate_fn=_as_it_is,
             generator=torch.Generator(),  # otherwise it would draw from the training's
-            **self._options,
+            **self.options,
         )
 
 
@@ -85,14 +92,14 @@ class Batches(Dataset[Any]):
     def __init__(self, dataset: Any, seed: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
         self.dataset = dataset
         self._seed = seed
-        self._collate_fn = collate_fn
+        self.collate_fn = collate_fn
 
     def __getitem__(self, key: Key) -> Any:
-        if self._collate_fn is None and (batch := _cut(self.dataset, key.indices)) is not None:
+        if self.collate_fn is None and (batch := _cut(self.dataset, key.indices)) is not None:
             return batch
         if get_worker_info() is not None:
             return self._prepare(key)
-        with randomness.put_back(devices=False):
+        with seeding.put_back(devices=False):
             return self._prepare(key)
 
     def _prepare(self, key: Key) -> Any:
@@ -101,7 +108,7 @@ class Batches(Dataset[Any]):
             _seed(_mixed(self._seed, key.epoch, index))
             samples.append(self.dataset[index])
         _seed(_mixed(self._seed, key.epoch, -1 - key.position))  # collating may draw too, once a batch
-        return (self._collate_fn or default_collate)(samples)
+        return (self.collate_fn or default_collate)(samples)
 
 
 def _cut(dataset: Any, indices: list[int]) -> list[Tensor] | None:
@@ -113,6 +120,18 @@ def _cut(dataset: Any, indices: list[int]) -> list[Tensor] | None:
         return None
     rows = torch.tensor(indices)
     return [tensor[rows.to(tensor.device)] for tensor in dataset.tensors]
+
+
+def _mark(dataset: Any) -> object:
+    """Return what changes when a dataset changes, contents of tensors and arrays apart."""
+    return [
+        (path, [_atom(child) for _, child in walk.children(value, reduced=False)])
+        for path, value in walk.objects(dataset, most=_MOST_OBJECTS, reduced=False)
+    ]
+
+
+def _atom(value: Any) -> Any:
+    return value if type(value) in walk.ATOMS else id(value)
 
 
 def _mixed(seed: int, epoch: int, index: int) -> int:

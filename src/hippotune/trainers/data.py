@@ -13,20 +13,23 @@ What always holds for a `Loader`:
 
 from __future__ import annotations
 
+import random
 import weakref
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from hippotune.errors import InvalidInput, MissingExtra
 
 try:
+    import torch
     from torch.utils.data import IterableDataset
 except ImportError as error:
     raise MissingExtra("Loader needs PyTorch: pip install 'hippotune[torch]'") from error
 
 from hippotune.trainers.batches import Batches, Source
-from hippotune.trainers.encoding import GENERATORS
 from hippotune.trainers.order import Order
 from hippotune.trainers.ranks import in_training
 
@@ -44,8 +47,10 @@ class Loader:
     Parameters
     ----------
     dataset
-        With ``__len__`` and ``__getitem__``. Random numbers for augmentation are drawn from the shared
-        generators (``random``, ``numpy.random``, torch), not from a generator that the dataset keeps.
+        With ``__len__`` and ``__getitem__``. Random numbers for augmentation are best drawn from the shared
+        generators (``random``, ``numpy.random``, torch), which are seeded for every sample. With worker
+        processes (``num_workers``) a dataset must not keep a generator or other state that preparing a sample
+        changes: each process has a copy.
     batch_size
         Samples in a batch. It may be set to another number at any time; the next batch has it.
     seed
@@ -69,7 +74,7 @@ class Loader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         **options: Any,
     ) -> None:
-        _check_dataset(dataset)
+        _check_dataset(dataset, options.get("num_workers", 0))
         if given := [name for name in _OWN if name in options]:
             raise InvalidInput(
                 f"a Loader takes no {', '.join(given)}: it keeps an order of its own, made from seed"
@@ -77,9 +82,21 @@ class Loader:
         self.dataset = dataset
         self._order = Order(len(dataset), seed, shuffle, drop_last)
         self._order.batch_size = self._checked_batch_size(batch_size)
-        self._source = Source(Batches(dataset, seed, collate_fn), self._order, options)
+        self._make_source(collate_fn, options)
+
+    def _make_source(self, collate_fn: Any, options: dict[str, Any]) -> None:
+        self._source = Source(Batches(self.dataset, self._order.seed, collate_fn), self._order, options)
         # Worker processes end quickly only where nothing of their iterator is garbage before it is.
         weakref.finalize(self, self._source.close)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was prepared in advance: it is prepared again."""
+        made_of = {"collate_fn": self._source.collate_fn, "options": self._source.options}
+        return {**vars(self), "_source": made_of}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_source(**state["_source"])
 
     @property
     def epoch(self) -> int:
@@ -172,7 +189,7 @@ class Loader:
         return int(value)
 
 
-def _check_dataset(dataset: Any) -> None:
+def _check_dataset(dataset: Any, processes: int) -> None:
     has_places = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     if isinstance(dataset, IterableDataset) or not has_places:
         raise InvalidInput(
@@ -181,10 +198,10 @@ def _check_dataset(dataset: Any) -> None:
         )
     if len(dataset) == 0:
         raise InvalidInput(f"the dataset ({type(dataset).__name__}) is empty")
-    for name, value in getattr(dataset, "__dict__", {}).items():
-        if type(value) in GENERATORS:
+    for name, value in getattr(dataset, "__dict__", {}).items() if processes else ():
+        if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)):
             raise InvalidInput(
-                f"the dataset ({type(dataset).__name__}) keeps a random generator, {name!r}: its samples "
-                "would depend on how many were prepared before. Draw from random, numpy.random or torch "
-                "instead; a Loader seeds them for every sample"
+                f"the dataset ({type(dataset).__name__}) keeps a random generator, {name!r}, of which every "
+                "worker process would have a copy. Draw from random, numpy.random or torch instead, which a "
+                "Loader seeds for every sample, or use num_workers=0"
             )

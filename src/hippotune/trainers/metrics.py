@@ -16,6 +16,8 @@ def checked_metrics(returned: object) -> dict[str, float]:
             f"evaluate() returned {_described(returned)}; expected a mapping from names to numbers, "
             'like {"val_acc": 0.93}'
         )
+    if not returned:
+        raise TrainerError('evaluate() returned no metric; expected at least one, like {"val_acc": 0.93}')
     return {_checked_name(name): _checked_number(name, value) for name, value in returned.items()}
 
 

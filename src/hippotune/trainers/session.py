@@ -1,80 +1,75 @@
-"""One trainer object, driven through leases: the order of calls that `hippotune.trainers.base` promises.
+"""One trial after the other in one process: the order of calls that `hippotune.trainers.base` promises.
 
 A session does no more than call the trainer: it starts no process and no thread, and knows nothing of leases.
 What always holds:
 
-* The state after s steps is the same, bit for bit, whether it was reached from scratch, from a checkpoint or
-  warm, as far as the trainer's `save` and `load` keep all of it. The session keeps the random generators.
-* `evaluate` and `snapshot` leave the state as it is.
+* A state from scratch is a new object, one from a checkpoint the saved object; the one before is freed first.
+* `evaluate` leaves the random generators, and `snapshot` everything, as they are.
 * After an exception no state is held: the next `start` is from scratch or from a checkpoint.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
-from hippotune.trainers import randomness
+from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.reading import Values, mentioned_names
+from hippotune.trainers.state import formats
+from hippotune.trainers.state.functions import is_found_by_name
+from hippotune.trainers.state.large import LargeConstants
+from hippotune.trainers.state.pickling import Known, Reference
+from hippotune.trainers.state.prepared import PREPARED, Prepared
 
 if TYPE_CHECKING:
     from hippotune.sequences.config import Config
 
-# A trainer that does not save the random generators, but draws from them: its checkpoint is a folder of what
-# it wrote and of these.
-_STATE = "state"
-_RANDOM = "random"
+Write = Callable[[BinaryIO], None]
 
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A function that writes the state at one moment to a path that does not exist yet.
-
-    Where it is `deferred`, it may be called at any time, in any thread, while training goes on. Otherwise it
-    must be called before the trainer trains again, in the trainer's thread. What would be written can be had
-    as `content`, where it is one file and known in advance: at once, or, if told to wait, in a while.
-    """
-
-    deferred: bool
-    write: Callable[[Path], None]
-    content: Callable[[bool], Sequence[memoryview] | None] = lambda wait: None
-
-    def __call__(self, path: Path) -> None:
-        """Write the state to `path`."""
-        self.write(path)
+_SELF, _CLASS = "self", "class"
+_BEFORE_TRAINING = (
+    "evaluate() was called before the first step, to see whether it returns the metrics that the study "
+    "needs: it has to work on a model that has not been trained yet"
+)
 
 
 class Session:
-    """Drives one trainer; see the module's docstring for what holds.
+    """Drives trainers of one class; see the module's docstring for what holds.
 
     Attributes
     ----------
     phase : str
         Which of the user's methods was called last: where an exception came from.
+    notes : list[str]
+        What a person should read, once; for others to take.
     """
 
     def __init__(self, trainer_class: type[Trainer], settings: Mapping[str, Any] | None, seed: int) -> None:
         if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
             raise InvalidInput(
-                f"the trainer is {trainer_class!r}; expected a class that derives from hippotune.Trainer"
+                f"the trainer is {trainer_class!r}; expected a class that derives from hippo.Trainer"
             )
         self.phase: UserCall | Literal["load"] = "build"
+        self.notes: list[str] = []
         self._class = trainer_class
+        self._kind = formats.kind_of(trainer_class)
         self._settings = dict(settings or {})
         self._seed = seed
+        self._prepared: Prepared | None = None
         self._trainer: Trainer | None = None
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
         self._names_checked = False
-        self._seeded: dict[tuple[str, ...], bytes] = {}  # what seeding gives, by the devices in use
+        self._large = LargeConstants()
+        self._references: Known | None = None  # by the ids of the present trainer
 
     @property
     def step(self) -> int:
@@ -90,7 +85,7 @@ class Session:
             )
         return self._trainer
 
-    def start(self, config: Config, step: int, source: Path | None, warm: bool) -> None:
+    def start(self, config: Config, step: int, source: formats.Source | None, warm: bool) -> None:
         """Reach the state of `config` after `step` steps.
 
         That state is held already (`warm`), or is loaded from `source`, or `step` is 0.
@@ -102,89 +97,102 @@ class Session:
                 f"the state after {step} steps needs a checkpoint to start from; none was given"
             )
         else:
-            self._config = None
-            trainer = self._ready(scratch=source is None)
-            self._seed_all()
-            self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
-            if source is not None:
-                self._load(trainer, source)
+            self.drop()
+            self.prepare()
+            if source is not None and self._kind == "object":
+                self._trainer = self._saved_object(source)
+            else:
+                self._trainer = trainer = self._new_object()
+                self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
+                if source is not None:
+                    self._load(trainer, source)
         self._config, self._step = config, step
 
-    def build(self) -> None:
-        """Build the trainer, where that is still to do, so that the next start is quicker."""
-        if self._trainer is None:
-            self._ready(scratch=True)
+    def prepare(self) -> None:
+        """Run the trainer's `prepare`, where that is still to do."""
+        if self._prepared is not None:
+            return
+        seeding.seed_all(self._seed)
+        trainer = self._made()
+        before = dict(vars(trainer))
+        seeding.seed_all(self._seed)
+        self.phase = "prepare"
+        with trainer.around("prepare"):
+            trainer.prepare()
+        self._prepared = Prepared(
+            {
+                name: value
+                for name, value in vars(trainer).items()
+                if name not in before or before[name] is not value
+            }
+        )
 
     def advance(self) -> None:
         """Train one step, after putting into force what changes at it."""
         trainer, config = self.trainer, self._config
         assert config is not None
+        assert self._prepared is not None
         with self._held_only_if_it_ends_well():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
             with trainer.around("train"):
                 trainer.train()
+            self._prepared.check()
         self._step += 1
 
     def evaluate(self) -> dict[str, float]:
-        """Return the metrics of the present state, and leave it as it is."""
+        """Return the metrics of the present state, and leave the random generators as they are."""
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
-            with randomness.put_back(), trainer.around("evaluate"):
+            with seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
 
     def probe(self, required: frozenset[str]) -> None:
         """Evaluate once, before anything is spent on training; raise where a required metric is missing."""
-        metrics = self.evaluate()
+        try:
+            metrics = self.evaluate()
+        except Exception as error:
+            error.add_note(_BEFORE_TRAINING)
+            raise
         if missing := sorted(required - metrics.keys()):
-            returned = ", ".join(map(repr, metrics)) or "nothing"
             raise TrainerError(
                 f"evaluate() of {self._class.__name__} does not return {', '.join(map(repr, missing))}; "
-                f"it returns {returned}. Name one of these as the tuner's metric, or return the missing one"
+                f"it returns {', '.join(map(repr, metrics))}. Name one of these as the tuner's metric, or "
+                "return the missing one"
             )
 
-    def snapshot(self) -> Snapshot:
-        """Return a function that writes the present state to a path."""
-        trainer, config, step = self.trainer, self._config, self._step
-        now = None if trainer.saves_random_state else randomness.capture()
-        random = None if now is None else now.to_bytes()
-        drawn = now is not None and random != self._seeded.get(tuple(now.torch))
-        copy = trainer.snapshot()
-
-        def write_copy(path: Path) -> None:
-            _write(path, random, drawn, lambda state: trainer.write(copy, state))
-
-        def save_now(path: Path) -> None:
-            if self._trainer is not trainer or self._config is not config or self._step != step:
-                raise IllegalTransition(
-                    f"the snapshot of step {step} was not written before the trainer went on; "
-                    f"{self._class.__name__} has no snapshot(), so that its snapshots are not deferred"
-                )
-            with randomness.put_back(state=now):
-                _write(path, random, drawn, trainer.save)
-
-        if copy is None:
-            return Snapshot(deferred=False, write=save_now)
-        return Snapshot(True, write_copy, lambda wait: None if drawn else trainer.content(copy, wait))
+    def snapshot(self) -> Write:
+        """Return what writes the present state to a file: at any time, in any thread, whatever is trained."""
+        trainer, prepared = self.trainer, self._prepared
+        assert prepared is not None
+        match self._kind:
+            case "files":
+                return formats.files_of(trainer)
+            case "state_dict":
+                content = formats.data_of(trainer)
+                return partial(_write, content)
+            case _:
+                if (note := self._large.look(trainer, prepared)) is not None:
+                    self.notes.append(note)
+                return formats.Whole.of(trainer, self._known(trainer)).write
 
     def release(self) -> Trainer:
         """Hand the trainer over, ready for use, and forget it."""
         trainer = self.trainer
         trainer.finish()
-        self.drop()
+        self._trainer = self._config = self._references = None
         return trainer
 
     def drop(self) -> None:
-        """Forget the trainer, and with it the state; the next start builds anew."""
-        self._trainer = None
-        self._config = None
-
-    def let_go(self) -> None:
-        """Hold no state any more. The trainer stays: where it can be reset, the next start need not build."""
-        self._config = None
+        """Forget the state, and free the object that holds it."""
+        if self._trainer is not None:
+            alive = weakref.ref(self._trainer)
+            self._trainer = self._config = self._references = None
+            if alive() is not None:  # objects that refer to each other wait for the collector
+                gc.collect()
 
     # Ways to a state.
 
@@ -202,24 +210,7 @@ class Session:
             return
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
-    def _ready(self, scratch: bool) -> Trainer:
-        """Return a trainer in the state right after build(), or one whose load() does not depend on that."""
-        if self._trainer is not None and not self._trainer.reset():
-            defines_reset = self._class.reset is not Trainer.reset
-            if scratch or defines_reset:
-                self._trainer = None
-        if self._trainer is None:
-            had_torch = "torch" in sys.modules
-            self._trainer = self._build()
-            if not had_torch and "torch" in sys.modules:
-                # What build() drew from torch came from a generator that nobody had seeded.
-                self._trainer = self._build()
-        return self._trainer
-
-    def _build(self) -> Trainer:
-        self.phase = "build"
-        self._names_checked = False
-        randomness.seed_all(self._seed)
+    def _made(self) -> Trainer:
         try:
             trainer = self._class(self._settings, self._seed)
         except TypeError as error:
@@ -228,9 +219,69 @@ class Session:
             raise TrainerError(
                 f"__init__() of {self._class.__name__} has to call super().__init__(settings, seed)"
             )
+        return trainer
+
+    def _new_object(self) -> Trainer:
+        had_torch = "torch" in sys.modules
+        trainer = self._built()
+        if not had_torch and "torch" in sys.modules:
+            # What build() drew from torch came from a generator that was not seeded.
+            trainer = self._built()
+        return trainer
+
+    def _built(self) -> Trainer:
+        assert self._prepared is not None
+        self.phase = "build"
+        seeding.seed_all(self._seed)
+        trainer = self._made()
+        vars(trainer).update(self._prepared.attributes)
+        seeding.seed_all(self._seed)
         with trainer.around("build"):
             trainer.build()
         return trainer
+
+    def _saved_object(self, source: formats.Source) -> Trainer:
+        self.phase = "load"
+        trainer = self._class.__new__(self._class)
+        try:
+            attributes, random = formats.read_whole(source, partial(self._resolve, trainer))
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise TrainerError(
+                f"the state of {self._class.__name__} was saved, but cannot be loaded: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        vars(trainer).update(attributes)
+        trainer.arrive()
+        seeding.restore(random)
+        return trainer
+
+    def _load(self, trainer: Trainer, source: formats.Source) -> None:
+        self.phase = "load"
+        with trainer.around("setup"):
+            put = formats.put_files if self._kind == "files" else formats.put_data
+            put(trainer, source)
+
+    def _known(self, trainer: Trainer) -> Known:
+        """Return what a checkpoint refers to by name: the trainer, its class, and what prepare() left."""
+        assert self._prepared is not None
+        if self._references is not None and id(trainer) in self._references.names:
+            return self._references
+        prepared = self._prepared.known
+        names: dict[int, Reference] = {id(trainer): (_SELF, "")}
+        for index, cls in enumerate(self._class.__mro__):
+            if not is_found_by_name(cls):
+                names[id(cls)] = (_CLASS, index)
+        self._references = Known({**prepared.names, **names}, prepared.tensors, prepared.arrays)
+        return self._references
+
+    def _resolve(self, trainer: Trainer, reference: Reference) -> Any:
+        kind, name = reference
+        if kind == PREPARED:
+            assert self._prepared is not None
+            return self._prepared.resolve(name)
+        return trainer if kind == _SELF else self._class.__mro__[name]
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:
         self.phase = "setup"
@@ -256,25 +307,6 @@ class Session:
                 "out of the space"
             )
 
-    def _seed_all(self) -> None:
-        randomness.seed_all(self._seed)
-        devices = randomness.devices_in_use()
-        if devices not in self._seeded:
-            self._seeded[devices] = randomness.capture().to_bytes()
-
-    def _load(self, trainer: Trainer, source: Path) -> None:
-        self.phase = "load"
-        wrapped = source.is_dir() and not trainer.saves_random_state
-        state = source / _STATE if wrapped else source
-        if not state.exists():
-            raise CheckpointError(f"checkpoint {source} is missing or not whole: there is no {state}")
-        random = randomness.read(source / _RANDOM) if wrapped else None
-        trainer.load(state)
-        if random is not None:
-            randomness.restore(random)
-        elif not trainer.saves_random_state:
-            randomness.seed_all(self._seed)
-
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:
         config, self._config = self._config, None
@@ -282,15 +314,5 @@ class Session:
         self._config = config
 
 
-def _write(path: Path, random: bytes | None, drawn: bool, write: Callable[[Path], None]) -> None:
-    """Let a trainer write its state, and put a folder around that with the `random` state where it matters.
-
-    It does not where nobody has drawn anything since the seed, which is known.
-    """
-    write(path)
-    if random is not None and path.exists() and (drawn or path.is_dir()):
-        inner = path.with_name(f"{path.name}-{_STATE}")
-        path.rename(inner)
-        path.mkdir()
-        inner.rename(path / _STATE)
-        (path / _RANDOM).write_bytes(random)
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)

@@ -1,12 +1,11 @@
-"""Trainers on PyTorch: the user writes build, setup, train and evaluate; saving and loading are done here."""
+"""Trainers on PyTorch: devices, hyper-parameters by their usual names, evaluation mode, width."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Real
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
@@ -16,23 +15,23 @@ try:
 except ImportError as error:
     raise MissingExtra("TorchTrainer needs PyTorch: pip install 'hippotune[torch]'") from error
 
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
+from torch.utils.data import Dataset
 
-from hippotune.trainers import packing, randomness
-from hippotune.trainers.attributes import Attributes
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.data import Loader
 from hippotune.trainers.draws import PartOfBatch
 from hippotune.trainers.gradients import averaged
-from hippotune.trainers.randomness import RandomState
 from hippotune.trainers.ranks import present
+from hippotune.trainers.state import walk
 
-_FIXED = frozenset({"settings", "seed", "device", "_attributes"})
 _BATCH_SIZE = ("batch_size", "bs")
+_MANY = 1_000
 
 Items = TypeVar("Items")
 Amount = TypeVar("Amount", int, float, Tensor)
+Kind = TypeVar("Kind")
 
 
 class _Reading:
@@ -46,16 +45,13 @@ class _Reading:
 
 
 class TorchTrainer(Trainer):
-    """A trainer whose attributes are its state.
+    """A trainer on PyTorch: hyper-parameters by their usual names, devices, determinism, width.
 
-    Everything on ``self`` with ``state_dict()`` and ``load_state_dict()`` is saved and loaded: modules,
-    optimizers, `hippo.Loader`, gradient scalers, averaged models. So are numbers, strings, tensors, arrays,
-    random generators, and lists, tuples, dicts and sets of these, except large ones that `build` made and
-    training leaves alone. Other objects (datasets, tokenizers, functions) have to stay as `build` and `setup`
-    make them. Gradients are not kept between steps.
+    The whole object is its state, as for every `Trainer`: modules, optimizers, gradients, schedulers,
+    loaders, and everything else on ``self``.
 
-    `evaluate` is called with all modules in evaluation mode and without gradients. Whatever it changes on
-    ``self`` is put back afterwards.
+    `evaluate` is called with all modules in evaluation mode and without gradients; their modes are put back
+    afterwards.
 
     Settings
     --------
@@ -75,7 +71,6 @@ class TorchTrainer(Trainer):
         Which of them this is, from 0 on.
     """
 
-    saves_random_state = True
     widens = distributed.is_available()
 
     width = _Reading(lambda: 1 if (ranks := present()) is None else ranks.share.width)
@@ -83,9 +78,7 @@ class TorchTrainer(Trainer):
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(settings, seed)
-        self.device = _chosen_device(self.settings.get("device"))
-        _set_deterministic(self.settings.get("deterministic", True))
-        self._attributes = Attributes(self, _FIXED)
+        self.arrive()
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Put into force what goes by a usual name.
@@ -131,75 +124,68 @@ class TorchTrainer(Trainer):
                     f"{_listed(_fields_of(optimizer))}"
                 )
 
-    def save(self, path: Path) -> None:
-        """Write the whole state to one file."""
-        self.write(self.snapshot(), path)
-
-    def load(self, path: Path) -> None:
-        """Take the whole state back; reads data only, never code."""
-        state, random = packing.read(path)
-        self._attributes.put(state)
-        randomness.restore(RandomState.from_bytes(random))
-
-    def reset(self) -> bool:
-        """Go back to the state right after `build`."""
-        return self._attributes.reset()
-
     def finish(self) -> None:
         """Put all modules into evaluation mode."""
-        self._attributes.set_evaluation_mode()
+        for module in self._found(nn.Module):
+            module.eval()
 
-    def snapshot(self) -> object:
-        """Return a copy of the whole state in main memory; from a GPU it may still be on its way."""
-        return self._attributes.pack(randomness.capture().to_bytes())
-
-    def write(self, snapshot: Any, path: Path) -> None:
-        """Write what `snapshot` returned."""
-        with path.open("wb") as file:
-            file.writelines(snapshot.content())
-
-    def content(self, snapshot: Any, wait: bool = True) -> Sequence[memoryview] | None:
-        """Return what `write` writes, unless that is overridden."""
-        if type(self).write is not TorchTrainer.write or not (wait or snapshot.is_complete):
-            return None
-        pieces: list[memoryview] = snapshot.content()
-        return pieces
+    def arrive(self) -> None:
+        """Choose the device, and deterministic algorithms."""
+        self.device = _chosen_device(self.settings.get("device"))
+        _set_deterministic(self.settings.get("deterministic", True))
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
-        """Guard the user's methods: note what they make, and put back what evaluate() changes."""
+        """Evaluate without gradients and in evaluation mode; share the work out where there are several."""
         match call:
-            case "build":
-                return self._attributes.building()
-            case "setup":
-                return self._attributes.setting_up()
             case "train":
-                return self._attributes.training() if present() is None else self._training_together()
+                return nullcontext() if present() is None else self._training_together()
             case "evaluate":
-                return self._attributes.evaluating() if present() is None else self._evaluating_together()
+                return self._evaluating()
+            case _:
+                return nullcontext()
 
     @contextmanager
     def _training_together(self) -> Iterator[None]:
         ranks = present()
         assert ranks is not None
-        with (
-            self._attributes.training(),
-            ranks.during("train"),
-            averaged(self._attributes.trainable(), ranks),
-            PartOfBatch(ranks),
-        ):
+        with ranks.during("train"), averaged(self._trainable(), ranks), PartOfBatch(ranks):
             yield
 
     @contextmanager
-    def _evaluating_together(self) -> Iterator[None]:
+    def _evaluating(self) -> Iterator[None]:
         ranks = present()
-        assert ranks is not None
-        with self._attributes.evaluating(), ranks.during("evaluate"):
-            yield
+        modes = [(part, part.training) for module in self._found(nn.Module) for part in module.modules()]
+        for part, _ in modes:
+            part.training = False
+        try:
+            with torch.no_grad(), nullcontext() if ranks is None else ranks.during("evaluate"):
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+    def _trainable(self) -> list[Tensor]:
+        """Return all tensors that get gradients, each once, in an order that is the same on every worker."""
+        tensors: dict[int, Tensor] = {}
+        for found in find_all(vars(self), (nn.Module, Optimizer, Tensor)):
+            match found:
+                case nn.Module():
+                    inner: list[Tensor] = list(found.parameters())
+                case Optimizer():
+                    inner = [tensor for group in found.param_groups for tensor in group["params"]]
+                case _:
+                    inner = [found]
+            tensors |= {id(tensor): tensor for tensor in inner if _is_trained(tensor)}
+        return list(tensors.values())
+
+    def _found(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Yield the objects of a kind on self: in attributes, containers and objects of any depth."""
+        return find_all(vars(self), kind)
 
     # Hyper-parameters by name.
 
     def _set_batch_size(self, name: str, value: Any) -> None:
-        loaders = [leaf for _, leaf in self._attributes.leaves() if isinstance(leaf, Loader)]
+        loaders = list(self._found(Loader))
         if not loaders:
             raise TrainerError(
                 f"{name!r} cannot be set: there is no hippo.Loader on self of {type(self).__name__}"
@@ -208,7 +194,7 @@ class TorchTrainer(Trainer):
             loader.batch_size = value
 
     def _set_field(self, name: str, value: Any) -> None:
-        optimizers = list(self._optimizers())
+        optimizers = list(self._found(Optimizer))
         found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
             fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
@@ -222,8 +208,46 @@ class TorchTrainer(Trainer):
                 f"{type(self).__name__}, deal with {name!r} there, and pass the rest on to super().setup()"
             )
 
-    def _optimizers(self) -> Iterator[Optimizer]:
-        return (leaf for _, leaf in self._attributes.leaves() if isinstance(leaf, Optimizer))
+
+def find_all(root: Any, kind: type[Kind] | tuple[type, ...]) -> Iterator[Any]:
+    """Yield the objects of a kind in a graph, each once; what is inside of one is not looked into.
+
+    Containers of more than 1,000 items are taken for data, and not looked into either.
+    """
+    waiting, seen = [root], {id(root)}
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kind):
+            yield value
+            continue
+        inner = [child for child in _parts_of(value) if id(child) not in seen]
+        seen.update(map(id, inner))
+        waiting += reversed(inner)
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, (nn.Module, Tensor, Optimizer, Loader)) or type(value) in walk.ATOMS:
+        return
+    if isinstance(value, Sized) and not isinstance(value, Dataset) and _length(value) > _MANY:
+        return
+    for _, child in walk.children(value, reduced=False):
+        if type(child) not in walk.ATOMS:
+            yield child
+
+
+def _length(value: Any) -> int:
+    try:
+        return len(value)
+    except Exception:  # an object whose __len__ does not work at this moment
+        return 0
+
+
+def _is_trained(tensor: Tensor) -> bool:
+    return (
+        tensor.is_leaf
+        and (tensor.requires_grad or isinstance(tensor, nn.Parameter))
+        and (tensor.is_floating_point() or tensor.is_complex())
+    )
 
 
 def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:

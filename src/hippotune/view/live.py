@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from hippotune.sizes import format_bytes
 from hippotune.view import short
 from hippotune.view.base import View
 from hippotune.view.snapshot import Snapshot, WorkerLine
@@ -101,7 +102,7 @@ class Frame:
         if shot.steps_found:
             facts.append(f"{shot.steps_found:,} found")
         if shot.checkpoint_bytes:
-            facts.append(f"{short.size(shot.checkpoint_bytes)} of checkpoints")
+            facts.append(f"{format_bytes(shot.checkpoint_bytes)} of checkpoints")
         if shot.utilisation:
             facts.append(f"workers {shot.utilisation:.0%} busy")
         yield drawing.labelled("", Text(drawing.dot.join(facts)))

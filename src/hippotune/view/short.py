@@ -43,16 +43,6 @@ def limits(seconds: Mapping[str, float]) -> list[str]:
     ]
 
 
-def size(count: int) -> str:
-    """Return a number of bytes: "812 B", "1.2 MB", "34 GB"."""
-    amount, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
-        if amount < 999.5:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.1f} {unit}" if unit != "B" and amount < 9.95 else f"{amount:.0f} {unit}"
-
-
 def cut(text: str, width: int) -> str:
     """Return the text, with an ellipsis where it is longer than `width`."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

@@ -1,0 +1,48 @@
+"""Data that training never changes, but every checkpoint holds: it belongs into `prepare`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hippotune.sizes import format_bytes
+from hippotune.trainers.state import walk
+from hippotune.trainers.state.prepared import Prepared, mark
+
+_LARGE = 8 << 20
+
+
+class LargeConstants:
+    """Compares the first two checkpoints of a process, and says once what is large and stayed the same."""
+
+    def __init__(self) -> None:
+        self._looks: list[dict[str, Any]] = []
+
+    def look(self, trainer: Any, prepared: Prepared) -> str | None:
+        """Look at a state that is being saved; return what is to be said, if anything."""
+        if len(self._looks) == 2:
+            return None
+        sizes: dict[str, int] = {}
+        marks: dict[str, Any] = {}
+        for path, value in walk.objects(trainer, reduced=False):
+            size = _size(value)
+            if size >= _LARGE and id(value) not in prepared.known.names:
+                sizes[path], marks[path] = size, mark(value)
+        self._looks.append(marks)
+        if len(self._looks) < 2:
+            return None
+        same = [path for path in marks if self._looks[0].get(path) == marks[path]]
+        if not same:
+            return None
+        listed = ", ".join(f"{path} ({format_bytes(sizes[path])})" for path in same[:3])
+        others = f" and {len(same) - 3} others" if len(same) > 3 else ""
+        return (
+            f"{listed}{others} did not change between two checkpoints, and is saved in every one. If "
+            "training never changes it, make it in prepare(): then it is saved as a reference only"
+        )
+
+
+def _size(value: Any) -> int:
+    if walk.is_tensor(value):
+        return int(value.untyped_storage().nbytes()) if str(value.layout) == "torch.strided" else 0
+    size = getattr(value, "nbytes", 0) if not isinstance(value, type) else 0
+    return size if isinstance(size, int) else 0

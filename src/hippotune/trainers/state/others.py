@@ -1,0 +1,99 @@
+"""Objects of the standard library as state: made anew, opened again, or bound to what they refer to."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from hippotune.trainers.state.functions import reduce_cell
+from hippotune.trainers.state.refusals import Refused, reason_of
+
+Reduced = tuple[Any, ...]
+
+
+def reducer_for(kind: type) -> Callable[[Any], Any] | None:
+    """Return how objects of a kind are reduced for pickle; None where its own way is right."""
+    if kind in _REDUCERS:
+        return _REDUCERS[kind]
+    if issubclass(kind, io.IOBase) and not issubclass(kind, (io.BytesIO, io.StringIO)):
+        return _reduce_file
+    return _refuse_if_known
+
+
+def _refuse_if_known(value: object) -> None:
+    if (reason := reason_of(value)) is not None:
+        raise Refused(value, reason)
+
+
+def _reduce_file(file: Any) -> Reduced:
+    for name in ("stdout", "stderr", "stdin"):
+        if file is getattr(sys, name):
+            return getattr, (sys, name)
+    _refuse_if_known(file)
+    try:
+        if file.closed:
+            return _closed_file, (file.name, file.mode)
+        encoding = {"encoding": file.encoding, "errors": file.errors} if hasattr(file, "encoding") else {}
+        return _open_file, (file.name, file.mode, encoding, file.tell())
+    except (OSError, AttributeError, ValueError) as error:
+        raise Refused(
+            file,
+            f"is an open file whose place cannot be saved ({error}). Read it in prepare(), or read it with "
+            "readline() instead of iterating over it",
+        ) from None
+
+
+def _reduce_reference(reference: weakref.ref[Any]) -> Reduced:
+    target = reference()
+    if target is None:
+        return _dead_reference, ()
+    callback = reference.__callback__
+    return weakref.ref, (target,) if callback is None else (target, callback)
+
+
+def _reduce_sentinel(value: object) -> Reduced:
+    """A bare object is there to be told from everything else: find it where it is bound to a name."""
+    for name, module in list(sys.modules.items()):
+        for attribute, found in list(getattr(module, "__dict__", {}).items()):
+            if found is value:
+                return _global, (name, attribute)
+    return object, ()
+
+
+# Called by pickle when a checkpoint is loaded.
+
+
+def _open_file(name: Any, mode: str, encoding: dict[str, Any], place: int) -> Any:
+    file = open(name, mode, **encoding)  # noqa: SIM115 - it stays open, as it was
+    file.seek(place)
+    return file
+
+
+def _closed_file(name: Any, mode: str) -> Any:
+    file = open(name, "rb" if "b" in mode else "r")  # noqa: SIM115
+    file.close()
+    return file
+
+
+def _dead_reference() -> weakref.ref[Any]:
+    return weakref.ref(types.SimpleNamespace())
+
+
+def _global(module: str, name: str) -> Any:
+    return vars(sys.modules[module])[name]
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    types.CellType: reduce_cell,
+    type(threading.Lock()): lambda _: (threading.Lock, ()),
+    type(threading.RLock()): lambda _: (threading.RLock, ()),
+    weakref.ref: _reduce_reference,
+    weakref.WeakValueDictionary: lambda value: (weakref.WeakValueDictionary, (dict(value),)),
+    weakref.WeakKeyDictionary: lambda value: (weakref.WeakKeyDictionary, (dict(value),)),
+    object: _reduce_sentinel,
+}

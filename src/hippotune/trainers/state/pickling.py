@@ -1,0 +1,225 @@
+"""A graph of objects, pickled with everything that it holds, and made again from that.
+
+Identity, aliases, views, strides and gradients are kept: an object that is held twice is one object again.
+The memory of tensors is not in the pickle but beside it, as copies in main memory. What every process has
+already (the trainer's class, what `prepare` left) is saved as a reference.
+
+What cannot be saved raises `Unsavable`, which names it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+from hippotune.trainers.state import arrays, functions, others, walk
+from hippotune.trainers.state.refusals import Refused, Unsavable, reason_of
+
+if TYPE_CHECKING:
+    import torch
+
+Reference = tuple[str, Any]
+"""What stands for an object that is not in the pickle: its kind, and its name or number."""
+
+_MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A pickled graph, and copies of the memory that its tensors are views of."""
+
+    graph: bytes
+    memory: list[torch.UntypedStorage]
+
+
+@dataclass(frozen=True)
+class Known:
+    """Objects that are saved by name, because every process that loads the state has them.
+
+    `names` has them by id; others keep them alive. `tensors` has those of them that are tensors by their
+    storage, and `arrays` are those that are arrays: other objects may be views of their memory.
+    """
+
+    names: Mapping[int, Reference] = field(default_factory=dict)
+    tensors: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    arrays: tuple[arrays.Array, ...] = ()
+
+
+def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
+    """Pickle a graph. What cannot be pickled is named by its way from `root`."""
+    owners = known.arrays
+    while True:
+        file = io.BytesIO()
+        pickler = _Pickler(file, known, owners)
+        try:
+            pickler.dump(value)
+        except _SharedMemory as shared:  # once more, now that it is known
+            owners = (*owners, shared.owner)
+        except Refused as refused:
+            raise Unsavable(_named(refused.subject, str(refused), root, name)) from None
+        except RecursionError:
+            raise Unsavable(
+                f"{name} holds objects that are nested too deeply to be saved: pickle follows each reference "
+                "from within the one before. Keep long chains of objects in a list"
+            ) from None
+        except Exception as error:
+            reason = (
+                f"cannot be saved: {type(error).__name__}: {error}. Make it in prepare(), where it is kept "
+                "but not saved, or in every train(), or define state_dict() and load_state_dict()"
+            )
+            subject = pickler.last
+            raise Unsavable(_named(subject, reason_of(subject) or reason, root, name)) from error
+        else:
+            return Pickled(file.getvalue(), pickler.memory)
+
+
+def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
+    """Make a graph again; `resolve` returns what a reference stands for."""
+    memory = pickled.memory
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, reference: Reference) -> Any:
+            kind, name = reference
+            return memory[name] if kind == _MEMORY else resolve(reference)
+
+    return Unpickler(io.BytesIO(pickled.graph)).load()
+
+
+def _named(subject: Any, reason: str, root: Any, name: str) -> str:
+    path = walk.find(root, lambda value: value is subject, name) or f"something that {name} holds"
+    return f"{path} ({type(subject).__name__}) {reason}"
+
+
+class _SharedMemory(Exception):
+    """A tensor turns out to be a view of the memory of an array."""
+
+    def __init__(self, owner: arrays.Array) -> None:
+        super().__init__()
+        self.owner = owner
+
+
+class _Memory:
+    """Stands for the copy of a storage."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles as cloudpickle does, except for what the modules of this folder know better."""
+
+    def __init__(self, file: io.BytesIO, known: Known, owners: tuple[arrays.Array, ...]) -> None:
+        super().__init__(file, protocol=5)
+        self.memory: list[torch.UntypedStorage] = []
+        self.last: Any = None
+        self._names = known.names
+        self._tensors = known.tensors
+        self._owners = {arrays.address(owner): owner for owner in owners}
+        self._storages: dict[int, Any] = {}  # one object for each, so that pickle knows it again
+        self._foreign: list[tuple[int, int]] = []  # the memory of storages that torch did not allocate
+        self._arrays: dict[int, arrays.Array] = {}  # those that own their memory, by address
+        self._reducers: dict[type, Callable[[Any], Any] | None] = {}
+
+    def persistent_id(self, value: Any) -> Reference | None:
+        """Return what stands for an object that is not in the pickle."""
+        if type(value) is _Memory:
+            return _MEMORY, value.number
+        return self._names.get(id(value))
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return how an object is made again, where pickle's own way would lose something."""
+        self.last = value
+        kind = type(value)
+        try:
+            reducer = self._reducers[kind]
+        except KeyError:
+            reducer = self._reducers[kind] = self._reducer_for(kind)
+        reduced = None if reducer is None else reducer(value)
+        return NotImplemented if reduced is None else reduced
+
+    def _reducer_for(self, kind: type) -> Callable[[Any], Any] | None:
+        if issubclass(kind, type):
+            return self._reduce_class
+        if issubclass(kind, np.ndarray):
+            return self._reduce_array
+        if kind is types.FunctionType:
+            return self._reduce_function
+        if "torch" in sys.modules and (reducer := self._reducer_of_torch(kind)) is not None:
+            return reducer
+        return others.reducer_for(kind)
+
+    def _reducer_of_torch(self, kind: type) -> Callable[[Any], Any] | None:
+        import torch
+
+        from hippotune.trainers.state import tensors
+
+        if issubclass(kind, torch.Tensor):
+            return lambda tensor: tensors.reduce_tensor(tensor, self._one_storage)
+        if issubclass(kind, torch.UntypedStorage):
+            return self._reduce_storage
+        if issubclass(kind, torch.TypedStorage):
+            return lambda typed: tensors.reduce_typed(typed, self._one_storage)
+        return tensors.reducer_for(kind)
+
+    def _reduce_class(self, cls: type) -> Any:
+        return None if functions.is_found_by_name(cls) else super().reducer_override(cls)
+
+    def _reduce_function(self, function: Any) -> Any:
+        if functions.is_found_by_name(function):
+            return None
+        if "_torchdynamo_orig_callable" in vars(function):
+            from hippotune.trainers.state import tensors
+
+            return tensors.reduce_compiled(function)
+        return functions.reduce_function(function)
+
+    # Memory that tensors and arrays are views of.
+
+    def _one_storage(self, storage: torch.UntypedStorage) -> Any:
+        return self._storages.setdefault(storage._cdata, storage)
+
+    def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
+        from hippotune.trainers.state import tensors
+
+        if (one := self._one_storage(storage)) is not storage:
+            return tensors.itself, (one,)
+        if (tensor := self._tensors.get(storage._cdata)) is not None:
+            return tensors.storage_of, (tensor,)
+        if (owner := self._owner_of(storage)) is not None:
+            offset = storage.data_ptr() - arrays.address(owner)
+            return tensors.storage_in_array, (owner, offset, storage.nbytes())
+        self.memory.append(storage.clone() if storage.device.type == "cpu" else storage.cpu())
+        return tensors.reduce_storage(storage, _Memory(len(self.memory) - 1))
+
+    def _owner_of(self, storage: torch.UntypedStorage) -> arrays.Array | None:
+        """Return the array that owns a storage's memory, where torch has not allocated it."""
+        if storage.device.type != "cpu" or storage.resizable() or not storage.nbytes():
+            return None
+        begin, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        for start, owner in self._owners.items():
+            if start <= begin and end <= start + owner.nbytes:
+                return owner
+        self._foreign.append((begin, end))
+        for start, array in self._arrays.items():
+            if start < end and begin < start + array.nbytes:
+                raise _SharedMemory(array)
+        return None
+
+    def _reduce_array(self, array: arrays.Array) -> Any:
+        reduced = arrays.reduce(array)
+        if reduced is not None and array.base is None and array.nbytes:
+            start = arrays.address(array)
+            self._arrays[start] = array
+            if start not in self._owners and any(
+                begin < start + array.nbytes and start < end for begin, end in self._foreign
+            ):
+                raise _SharedMemory(array)
+        return reduced

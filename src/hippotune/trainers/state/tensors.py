@@ -1,0 +1,310 @@
+"""Torch's objects as state: what pickle loses of them, and torch refuses to pickle, is kept.
+
+Tensors are views of storages, so that aliases, views and strides stay as they are; gradients go with them.
+This module is used only where torch is loaded already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch.optim import Optimizer
+from torch.utils.data import dataloader
+
+from hippotune.trainers.state.refusals import Refused
+
+Reduced = tuple[Any, ...]
+Storage = torch.UntypedStorage
+
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def reducer_for(kind: type) -> Callable[[Any], Any] | None:
+    """Return how objects of a kind, neither tensors nor storages, are reduced; None: as pickle does."""
+    if issubclass(kind, nn.Module):
+        return reduce_module
+    if issubclass(kind, Optimizer):
+        return reduce_optimizer
+    if issubclass(kind, torch.Generator):
+        return reduce_generator
+    if issubclass(kind, dataloader._BaseDataLoaderIter):
+        return reduce_loader_iterator
+    return None
+
+
+def reduce_tensor(tensor: Tensor, storage_of: Callable[[Storage], Any]) -> Reduced:
+    """Return how a tensor is made again; `storage_of` gives what stands for a storage."""
+    _check(tensor)
+    grad = tensor.grad if tensor.is_leaf else None
+    kind = type(tensor)
+    if kind in _PLAIN and tensor.layout is torch.strided and not _is_special(tensor):
+        made_of = (
+            storage_of(tensor.untyped_storage()),
+            *(tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()),
+            *(tensor.requires_grad, kind is nn.Parameter, tensor.is_inference()),
+        )
+        if grad is None:
+            return _tensor, made_of
+        return _tensor, made_of, grad, None, None, _set_grad
+    function, arguments, *_ = tensor.__reduce_ex__(2)  # type: ignore[no-untyped-call]
+    return function, arguments, grad, None, None, _set_grad
+
+
+def _check(tensor: Tensor) -> None:
+    if tensor.grad_fn is not None:
+        raise Refused(
+            tensor,
+            "is part of a live autograd graph, which is lost when it is saved. Keep self.x = x.detach(), or "
+            "the number self.x = x.item(), or make it a local variable of train()",
+        )
+    if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+        raise Refused(
+            tensor,
+            "has hooks, which are lost when it is saved. Register them in train() and remove them at its "
+            "end, or use hooks of a module instead",
+        )
+    if (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and (name := getattr(tensor.untyped_storage(), "filename", None))
+    ):
+        raise Refused(
+            tensor,
+            f"is memory shared with a file ({name}): what is written to it cannot be taken back when a trial "
+            "starts from a checkpoint. Map it with torch.from_file(..., shared=False)",
+        )
+
+
+def _is_special(tensor: Tensor) -> bool:
+    return bool(
+        tensor.is_quantized
+        or tensor.is_nested
+        or tensor.is_conj()
+        or tensor.is_neg()
+        or tensor.device.type == "meta"
+        or tensor.__dict__
+    )
+
+
+def reduce_storage(storage: Storage, content: Any) -> Reduced:
+    """Return how a storage is made again from its content, which is a storage in main memory."""
+    return _storage, (content, str(storage.device))
+
+
+def reduce_typed(typed: Any, one_storage: Callable[[Storage], Any]) -> Reduced:
+    """Return how a storage with a type is made again."""
+    return _typed, (one_storage(typed._untyped_storage), typed.dtype)
+
+
+def reduce_optimizer(optimizer: Optimizer) -> Reduced | None:
+    """Keep all attributes of an optimizer; torch's own way drops those that a subclass adds."""
+    if type(optimizer).__getstate__ is not Optimizer.__getstate__:
+        return None
+    return _new, (type(optimizer),), dict(vars(optimizer))
+
+
+def reduce_module(module: nn.Module) -> Reduced | None:
+    """Return how a module is made again that torch does not pickle, or not wholly."""
+    kind = type(module)
+    if parametrize.is_parametrized(module) and kind.__name__.startswith("Parametrized"):
+        base = kind.__mro__[1]
+        return _new, (base,), vars(module), None, None, _set_parametrized
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        return itself, (module.module,)  # a checkpoint is the same at every width
+    computed = _computed_weights(module)
+    if computed or ("_compiled_call_impl" in vars(module) and kind.__getstate__ is nn.Module.__getstate__):
+        return _new, (kind,), {**vars(module), **computed}
+    return None
+
+
+def _computed_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return weights that a hook computes from others before every call, without the way to them."""
+    found = {}
+    for hook in module._forward_pre_hooks.values():
+        name = getattr(hook, "name", None)
+        if type(hook).__module__.startswith("torch.nn.utils.") and isinstance(name, str):
+            value = vars(module).get(name)
+            if isinstance(value, Tensor) and value.grad_fn is not None:
+                found[name] = value.detach()
+    return found
+
+
+def reduce_compiled(function: Any) -> Reduced | None:
+    """Return how a function is compiled again; None for one that torch has not compiled."""
+    original = vars(function).get("_torchdynamo_orig_callable")
+    if original is None or not vars(function).get("_torchdynamo_inline"):
+        return None
+    eval_frame = sys.modules["torch._dynamo.eval_frame"]
+    for cell in function.__closure__ or ():
+        if isinstance(cell.cell_contents, eval_frame._TorchDynamoContext):
+            return _compile, (cell.cell_contents, original)
+    return None
+
+
+def reduce_generator(generator: torch.Generator) -> Reduced:
+    """Return how a random generator is made again; the one that everybody shares stays that."""
+    if generator is torch.default_generator:
+        return _default_generator, ()
+    return _generator, (str(generator.device), generator.get_state())
+
+
+def reduce_loader_iterator(iterator: Any) -> Reduced:
+    """Return how an iterator of a DataLoader goes on: with the indices that are left, known in advance."""
+    if not isinstance(iterator, dataloader._SingleProcessDataLoaderIter):
+        raise Refused(
+            iterator,
+            "is an iterator of a DataLoader with worker processes, whose place cannot be saved. Use "
+            "hippo.Loader, which goes on where it was, or num_workers=0, or iterate within one train()",
+        )
+    indices = iterator._sampler_iter
+    if inspect.isgenerator(indices):
+        if inspect.getgeneratorstate(indices) == inspect.GEN_CREATED:
+            fetcher = vars(iterator).get("_dataset_fetcher")
+            if fetcher is not None and iterator._dataset_kind == dataloader._DatasetKind.Map:
+                return (
+                    _fresh_iterator,
+                    (iterator._index_sampler,),
+                    _without_sampler(iterator),
+                    None,
+                    None,
+                    (_set_iterator),
+                )
+        iterator._sampler_iter = _rest_of(iterator, indices)
+    return _new, (type(iterator),), dict(vars(iterator))
+
+
+def _without_sampler(iterator: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(iterator).items() if name != "_sampler_iter"}
+
+
+_MOST_INDICES = 10_000_000
+
+
+def _rest_of(iterator: Any, indices: Any) -> Any:
+    from hippotune.trainers import seeding
+
+    before: Any = seeding.capture()
+    generator: Any = getattr(iterator, "_generator", None)
+    drawn = None if generator is None else generator.get_state()
+    rest = []
+    for batch in indices:
+        rest.append(batch)
+        if len(rest) > _MOST_INDICES:
+            break
+    is_drawing = not seeding.same(before, seeding.capture()) or (
+        drawn is not None and not torch.equal(drawn, generator.get_state())
+    )
+    if is_drawing or len(rest) > _MOST_INDICES:
+        seeding.restore(before)
+        raise Refused(
+            iterator,
+            "is an iterator of a DataLoader whose sampler draws random numbers while it goes, or never ends: "
+            "its place cannot be saved. Use hippo.Loader, which goes on where it was",
+        )
+    return iter(rest)
+
+
+# Called by pickle when a checkpoint is loaded.
+
+
+def _new(cls: Any) -> Any:
+    return cls.__new__(cls)
+
+
+def itself(value: Any) -> Any:
+    """Return the value."""
+    return value
+
+
+def storage_of(tensor: Tensor) -> Storage:
+    """Return the memory that a tensor is a view of."""
+    return tensor.untyped_storage()
+
+
+def storage_in_array(owner: Any, offset: int, length: int) -> Storage:
+    """Return a part of an array's memory."""
+    memory = owner.reshape(-1).view("u1")[offset : offset + length]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a read-only array: nothing is written to it here
+        return torch.from_numpy(memory).untyped_storage()
+
+
+def _typed(storage: Storage, dtype: torch.dtype) -> Any:
+    return torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)  # type: ignore[no-untyped-call]
+
+
+def _tensor(
+    storage: Storage,
+    dtype: torch.dtype,
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    requires_grad: bool,
+    is_parameter: bool,
+    is_inference: bool,
+) -> Tensor:
+    with torch.inference_mode(is_inference):
+        tensor = torch.empty(0, dtype=dtype, device=storage.device)
+        tensor.set_(storage, offset, shape, strides)
+    if is_parameter:
+        return nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _set_grad(tensor: Tensor, grad: Tensor) -> None:
+    tensor.grad = grad
+
+
+def _storage(content: Storage, device: str) -> Storage:
+    if device == "cpu":
+        return content
+    here = _device_here(device)
+    return content if here.type == "cpu" else content.to(device=here)
+
+
+def _device_here(name: str) -> torch.device:
+    """Return the device that stands here for one of the process that saved the state."""
+    device = torch.device(name)
+    if device.type == "cuda" and torch.cuda.is_available():
+        return device if (device.index or 0) < torch.cuda.device_count() else torch.device("cuda")
+    if device.type == "mps" and torch.backends.mps.is_available():
+        return device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _set_parametrized(module: Any, state: dict[str, Any]) -> None:
+    vars(module).update(state)
+    parametrize._inject_new_class(module)
+    for name in module.parametrizations:
+        parametrize._inject_property(module, name)
+
+
+def _compile(context: Any, original: Any) -> Any:
+    return context(original)
+
+
+def _default_generator() -> torch.Generator:
+    return torch.default_generator
+
+
+def _generator(device: str, state: Tensor) -> torch.Generator:
+    generator = torch.Generator(_device_here(device))
+    generator.set_state(state)
+    return generator
+
+
+def _fresh_iterator(sampler: Any) -> Any:
+    iterator = object.__new__(dataloader._SingleProcessDataLoaderIter)
+    iterator._sampler_iter = iter(sampler)
+    return iterator
+
+
+def _set_iterator(iterator: Any, state: dict[str, Any]) -> None:
+    vars(iterator).update(state)

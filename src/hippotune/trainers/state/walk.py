@@ -1,0 +1,180 @@
+"""Going through an object graph by name: what an object holds, and where on the trainer something is.
+
+Names are written as a user would: ``self.agent.target.0.weight``, ``self.buffer[3]``, ``self.table['a']``.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any
+
+import numpy as np
+
+ATOMS: frozenset[type] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, slice}
+)
+_OPAQUE = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
+_LONGEST_KEY = 40
+_LONG = 1000
+
+Child = tuple[str, Any]
+
+
+def children(value: Any, reduced: bool = True) -> Iterator[Child]:
+    """Yield what an object holds, each with the text that leads there from the object.
+
+    Of one that shows nothing by itself, yield what pickle would save of it, unless `reduced` is false.
+    """
+    kind = type(value)
+    if kind in ATOMS or isinstance(value, _OPAQUE):
+        return
+    if isinstance(value, Mapping):
+        yield from _mapping_children(value)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((f".{name}", getattr(value, name)) for name in value._fields)
+    elif isinstance(value, (list, tuple, deque)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif isinstance(value, Set):
+        yield from ((f"{{{_short(item)}}}", item) for item in value)
+    elif isinstance(value, np.ndarray):
+        if value.dtype == object:
+            yield from ((f".flat[{index}]", item) for index, item in enumerate(value.flat))
+    elif isinstance(value, types.FunctionType):
+        yield from _function_children(value)
+    elif isinstance(value, types.MethodType):
+        yield from ((".__self__", value.__self__), (".__func__", value.__func__))
+    elif isinstance(value, functools.partial):
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
+    elif isinstance(value, types.CellType):
+        try:
+            yield (".cell_contents", value.cell_contents)
+        except ValueError:  # empty
+            return
+    elif isinstance(value, weakref.ref):
+        yield ("()", value())
+    elif is_tensor(value):
+        if value.is_leaf and value.grad is not None:
+            yield (".grad", value.grad)
+    elif reduced and not hasattr(value, "__dict__") and not _slots(value):
+        yield from _reduced_children(value)
+    yield from _attribute_children(value)
+
+
+def _mapping_children(value: Mapping[Any, Any]) -> Iterator[Child]:
+    for key, item in list(value.items()):
+        text = f"[{_short(key)}]"
+        if type(key) not in ATOMS:
+            yield (f"{text}'s key", key)
+        yield (text, item)
+
+
+def _function_children(function: types.FunctionType) -> Iterator[Child]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield (f".<{name}>", cell)
+    for index, item in enumerate(function.__defaults__ or ()):
+        yield (f".__defaults__[{index}]", item)
+    for name, item in (function.__kwdefaults__ or {}).items():
+        yield (f".__kwdefaults__[{name!r}]", item)
+
+
+def _attribute_children(value: Any) -> Iterator[Child]:
+    attributes = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict):
+        is_module = is_torch(value, "nn.Module")
+        for name, item in list(attributes.items()):
+            if is_module and name in ("_parameters", "_buffers", "_modules") and isinstance(item, dict):
+                yield from ((f".{inner}", part) for inner, part in list(item.items()) if part is not None)
+            else:
+                yield (f".{name}", item)
+    for name in _slots(value):
+        if hasattr(value, name):
+            yield (f".{name}", getattr(value, name))
+
+
+def _slots(value: Any) -> list[str]:
+    names = []
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                is_private = name.startswith("__") and not name.endswith("__")
+                names.append(f"_{cls.__name__.lstrip('_')}{name}" if is_private else name)
+    return names
+
+
+def _reduced_children(value: Any) -> Iterator[Child]:
+    """Yield what pickle would save of an object that shows nothing by itself: an iterator, for example."""
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:
+        return
+    if isinstance(reduced, tuple):
+        for part in reduced[1:3]:
+            if isinstance(part, tuple):
+                yield from ((" (inside)", item) for item in part)
+            elif part is not None:
+                yield (" (inside)", part)
+
+
+def _short(key: object) -> str:
+    try:
+        text = repr(key)
+    except Exception:  # what a user's __repr__ raises must not hide the name
+        text = f"<{type(key).__name__}>"
+    return text if len(text) <= _LONGEST_KEY else f"{text[: _LONGEST_KEY - 3]}..."
+
+
+def objects(
+    root: Any, name: str = "self", most: int | None = None, reduced: bool = True
+) -> Iterator[tuple[str, Any]]:
+    """Yield every object that can be reached, once, by its shortest name, the nearest first.
+
+    Plain values are left out, long texts excepted.
+    """
+    seen = {id(root)}
+    kept = [root]  # what is made on the way must not be freed, or its id would come again
+    waiting = deque([(name, root)])
+    while waiting and (most is None or len(kept) <= most):
+        path, value = waiting.popleft()
+        yield path, value
+        for text, child in children(value, reduced):
+            if id(child) not in seen and (type(child) not in ATOMS or _is_long(child)):
+                seen.add(id(child))
+                kept.append(child)
+                waiting.append((_joined(path, text), child))
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, (str, bytes)) and len(value) > _LONG
+
+
+def _joined(path: str, text: str) -> str:
+    return path if text in (".cell_contents", " (inside)") else path + text
+
+
+def find(root: Any, wanted: Callable[[Any], bool], name: str = "self") -> str | None:
+    """Return the shortest name of an object that is `wanted`; None where there is none."""
+    return next((path for path, value in objects(root, name) if wanted(value)), None)
+
+
+def is_torch(value: object, name: str) -> bool:
+    """Return whether a value is an instance of a class of torch; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    cls: Any = torch
+    for part in name.split("."):
+        cls = getattr(cls, part, None)
+        if cls is None:  # still being imported
+            return False
+    return isinstance(value, cls)
+
+
+def is_tensor(value: object) -> bool:
+    """Return whether a value is a torch tensor."""
+    return is_torch(value, "Tensor")
