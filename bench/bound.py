@@ -14,7 +14,6 @@ import argparse
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,14 +55,6 @@ class Busy(hippo.Trainer):
 
     def evaluate(self) -> Mapping[str, float]:
         return {"score": float(self.lr), "step_seconds": self.spent / max(self.steps, 1)}
-
-    def save(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, state=self.state, spent=self.spent, steps=self.steps)
-
-    def load(self, path: Path) -> None:
-        with np.load(path) as saved:
-            self.state, self.spent, self.steps = saved["state"], float(saved["spent"]), int(saved["steps"])
 
 
 def configs() -> list[Config]:

@@ -28,7 +28,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -59,12 +58,6 @@ class Trivial(hippo.Trainer):
 
     def evaluate(self) -> Mapping[str, float]:
         return {"y": self.x}
-
-    def save(self, path: Path) -> None:
-        path.write_text(repr(self.x))
-
-    def load(self, path: Path) -> None:
-        self.x = float(path.read_text())
 
 
 class All(Tuner):

@@ -194,20 +194,23 @@ class Alone:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
-        self._session.snapshot()(path)
+        with path.open("wb") as file:
+            self._session.snapshot()(file)
 
     def load(self, trial: int, step: int, path: Path) -> None:
         """Go on from a checkpoint of a trial."""
-        self._session.start(self._task.configs[trial], step, path, warm=False)
+        with path.open("rb") as file:
+            self._session.start(self._task.configs[trial], step, file, warm=False)
 
 
 def trained_plainly(task: Task, trial: int, steps: int) -> float:
     """Train one trial with the trainer's own methods, by nothing that any engine uses."""
     config = task.configs[trial]
-    _seed()
     trainer = Mnist(task.settings, SEED)
-    trainer.build()
     _seed()
+    trainer.prepare()
+    _seed()
+    trainer.build()
     trainer.setup(config.values(0))
     for step in range(steps):
         if step > 0 and (changes := config.changes(step)):

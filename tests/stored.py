@@ -29,13 +29,6 @@ class Falling(Trainer):
     def evaluate(self) -> Mapping[str, float]:
         return {"height": self.height, "fallen": 1 - self.height}
 
-    def save(self, path: Path) -> None:
-        path.write_text(f"{self.height!r} {self.steps}")
-
-    def load(self, path: Path) -> None:
-        height, steps = path.read_text().split()
-        self.height, self.steps = float(height), int(steps)
-
 
 class Asking(Tuner):
     """Asks for groups of configs, one after the other; the trials of one go on in the next."""

@@ -53,15 +53,6 @@ class Survivor(hippo.Trainer):
     def evaluate(self) -> Mapping[str, float]:
         return {"loss": float(np.sum((self.weights - self.target) ** 2))}
 
-    def save(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, weights=self.weights, values=np.array(self.values))
-
-    def load(self, path: Path) -> None:
-        with np.load(path) as arrays:
-            self.weights = arrays["weights"]
-            self.values = [(lr, int(scale)) for lr, scale in arrays["values"].tolist()]
-
 
 def main(home: str, log: str, steps: str) -> None:
     """Tune, and say what came of it."""

@@ -28,9 +28,6 @@ class Nothing(hippo.Trainer):
     def evaluate(self) -> Mapping[str, float]:
         raise AssertionError("nothing is to be trained")
 
-    def save(self, path: Path) -> None: ...
-    def load(self, path: Path) -> None: ...
-
 
 SPACE = Grid({"lr": [0.1, MultiStep(0.1, [60], 0.1)], "bs": [128, 256]})
 TUNER = GridSearch(SPACE, "acc", "max", 100)

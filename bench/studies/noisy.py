@@ -14,7 +14,6 @@ import random
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import count
-from pathlib import Path
 from time import time
 from typing import Any
 
@@ -98,22 +97,6 @@ class Noisy(hippo.Trainer):
         scores = inputs @ self.weights
         raised = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        trained_with = np.frombuffer(self.trained_with, np.uint8)
-        return {"weights": self.weights, "velocity": self.velocity, "trained_with": trained_with}
-
-    def write(self, snapshot: dict[str, np.ndarray], path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **snapshot)
-
-    def save(self, path: Path) -> None:
-        self.write(self.snapshot(), path)
-
-    def load(self, path: Path) -> None:
-        with np.load(path) as arrays:
-            self.weights, self.velocity = arrays["weights"], arrays["velocity"]
-            self.trained_with = arrays["trained_with"].tobytes()
 
 
 def told(study: hippo.Study, report: hippo.Report) -> list[dict[str, Any]]:

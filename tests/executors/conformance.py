@@ -251,8 +251,7 @@ class TrainingConformance(LeaseConformance):
         lease = rig.run(4, saves=[4])
         rig.story(lease)
         checkpoint = rig.saved(lease, 4)
-        path = CheckpointFiles(rig.checkpoints).verify(checkpoint)
-        [state] = [file for file in path.rglob("*") if file.name == "state"]
+        state = CheckpointFiles(rig.checkpoints).verify(checkpoint)
         content = state.read_bytes()
         if damage == "missing":
             CheckpointFiles(rig.checkpoints).delete(checkpoint)
@@ -261,7 +260,7 @@ class TrainingConformance(LeaseConformance):
         failed = rig.story(rig.run(6, start=4, source=checkpoint))[-1]
         assert isinstance(failed, LeaseFailed)
         assert (failed.step, failed.phase, failed.checkpoint_unreadable) == (4, "load", True)
-        assert str(path) in failed.error
+        assert str(state) in failed.error
 
     def test_a_trainer_that_cannot_load_fails_its_lease(self, rig: Rig) -> None:
         lease = rig.run(4, saves=[4])

@@ -116,12 +116,7 @@ class Crew:
             unread += heard
 
     def _heard(self, worker: int, deadline: float) -> list[Event] | None:
-        heard = self._processes[worker].receive(deadline - time.monotonic())
-        if not isinstance(heard, tuple):
-            return heard
-        unsaved, content = heard  # handed over
-        checkpoint = CheckpointFiles(self.job.checkpoints).save_content(unsaved.name, [content])
-        return [CheckpointSaved(unsaved.lease, unsaved.step, checkpoint)]
+        return self._processes[worker].receive(deadline - time.monotonic())
 
     def end_of(self, worker: int) -> str:
         """Wait until a worker has ended; return why."""
@@ -140,8 +135,8 @@ class Crew:
         """Wait for the checkpoint of a lease; return the state in it."""
         saved = self.wait(CheckpointSaved, lease=lease)
         session = Session(Together, self.job.settings, 7)
-        path = self.job.checkpoints / saved.checkpoint.name
-        session.start(Config({**CONFIG, **config}), saved.step, path, False)
+        with CheckpointFiles(self.job.checkpoints).read(saved.checkpoint) as file:
+            session.start(Config({**CONFIG, **config}), saved.step, file, False)
         return state_of(session)
 
     def close(self) -> None:

@@ -35,14 +35,6 @@ class Walker(hippo.Trainer):
         np.random.normal(size=3)  # evaluation may draw: it must change nothing
         return {"loss": float(np.sum(self.weights**2)), "first": float(self.weights[0])}
 
-    def save(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.save(file, self.weights)
-
-    def load(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self.weights = np.load(file)
-
 
 class Mortal(Walker):
     """Kills its own process at random moments, each of them once."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
-import tempfile
+import re
 from collections import deque
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import Dataset
 
 from hippotune.sequences.config import Config
-from hippotune.trainers import randomness
-from hippotune.trainers.attributes import Attributes
+from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.data import Loader
-from hippotune.trainers.encoding import same
 from hippotune.trainers.session import Session
+from hippotune.trainers.state import walk
 from hippotune.trainers.torch import TorchTrainer
-from hippotune.trainers.tree import Encoder
 
 torch.set_num_threads(1)  # the models are too small for more
 
@@ -53,8 +53,11 @@ class Images(Dataset[Any]):
 class Convolutional(TorchTrainer):
     """Batch norm, dropout, an averaged model, generators of its own and counters; a step is three batches."""
 
+    def prepare(self) -> None:
+        self.images = Images()
+
     def build(self) -> None:
-        self.data = Images()
+        self.data = copy(self.images)  # its noise is a hyper-parameter
         self.loader = Loader(self.data, 8, seed=self.seed, num_workers=self.settings.get("num_workers", 0))
         self.model = nn.Sequential(
             nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, 3)
@@ -91,16 +94,17 @@ class Convolutional(TorchTrainer):
 
     def evaluate(self) -> Mapping[str, float]:
         scores = self.model(self.data.images) + self.average(self.data.images)
-        self.count += 1  # put back afterwards, as are the numbers drawn here
-        noise = torch.rand(()) + random.random() + np.random.rand()
+        noise = torch.rand(()) + random.random() + np.random.rand()  # the generators are put back
         return {"loss": nn.functional.cross_entropy(scores, self.data.labels).item(), "noise": noise.item()}
 
 
 class Recurrent(TorchTrainer):
     """A character model whose hidden state is carried on from step to step."""
 
-    def build(self) -> None:
+    def prepare(self) -> None:
         self.text = torch.randint(0, 7, (400,), generator=torch.Generator().manual_seed(2))
+
+    def build(self) -> None:
         self.embedding = nn.Embedding(7, 6)
         self.cell = nn.GRU(6, 6)
         self.temperature = nn.Parameter(torch.ones(()))
@@ -127,13 +131,13 @@ class Recurrent(TorchTrainer):
         self.hidden = hidden.detach()
 
     def evaluate(self) -> Mapping[str, float]:
-        output, self.hidden = self.cell(self.embedding(self.text[:50]), self.hidden)
+        output, _ = self.cell(self.embedding(self.text[:50]), self.hidden)
         scores = output @ self.embedding.weight.T * self.temperature
         return {"loss": nn.functional.cross_entropy(scores, self.text[1:51]).item()}
 
 
 class Plain(Trainer):
-    """A walk in NumPy that draws from the shared generators; saves what is its own, and no more."""
+    """A walk in NumPy that draws from the shared generators."""
 
     def build(self) -> None:
         self.start = np.random.normal(size=3)
@@ -148,6 +152,10 @@ class Plain(Trainer):
     def evaluate(self) -> Mapping[str, float]:
         return {"distance": float(np.linalg.norm(self.place)), "noise": np.random.rand() + random.random()}
 
+
+class Saving(Plain):
+    """The same, saving itself what is its own."""
+
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(self.place.tolist()))
 
@@ -155,16 +163,41 @@ class Plain(Trainer):
         self.place = np.array(json.loads(path.read_text()))
 
 
+class Stating(Plain):
+    """The same, saying itself what its state is."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.place = state["place"]
+
+
 def state_of(session: Session) -> Any:
-    """Return the whole state of a session as data."""
-    trainer = session.trainer
-    if isinstance(trainer, Plain):
-        own: Any = trainer.place.tolist()
-    else:
-        attributes: Attributes = trainer._attributes  # type: ignore[attr-defined]
-        encoder = Encoder(torch.clone, attributes._was_made, attributes._is_constant)
-        own = encoder.encode_all(attributes._present())
-    return {"own": own, "random": randomness.capture().to_bytes()}
+    """Return the whole state of a session as data: what every object holds, by its name."""
+    objects = walk.objects(session.trainer)
+    state = {
+        path: _content(value) for path, value in objects if not re.search(r"\._source|^self\.settings", path)
+    }
+    return {**state, "random": _content_of_random(seeding.capture())}
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.stride(), value.detach().flatten().tolist()
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, value.strides, value.tolist()
+    if isinstance(value, torch.Generator):
+        return value.get_state().tolist()
+    if isinstance(value, Loader):
+        return value.state_dict()
+    return type(value), [(text, child) for text, child in walk.children(value) if type(child) in walk.ATOMS]
+
+
+def _content_of_random(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {name: _content_of_random(part) for name, part in state.items()}
+    return state.tolist() if hasattr(state, "tolist") else state
 
 
 @dataclass
@@ -176,7 +209,10 @@ class Course:
 
     def agrees_with(self, whole: Course) -> bool:
         """Return whether everything here is so in the `whole` course as well."""
-        return same(self.state, whole.state) and self.metrics.items() <= whole.metrics.items()
+        is_same = {name: repr(part) for name, part in self.state.items()} == {
+            name: repr(part) for name, part in whole.state.items()
+        }
+        return is_same and self.metrics.items() <= whole.metrics.items()
 
 
 def uninterrupted(trainer: type[Trainer], config: Config, steps: int, settings: Any = None) -> Course:
@@ -193,26 +229,32 @@ def interrupted(trainer: type[Trainer], config: Config, events: list[str], setti
     session = Session(trainer, settings, 7)
     session.start(config, 0, None, False)
     metrics: dict[int, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for event in events:
-            session.advance()
-            step = session.step
-            if event == "evaluate":
-                metrics[step] = session.evaluate()
-            elif event == "warm":
-                session.start(config, step, None, True)
-            elif event != "nothing":
-                path = Path(folder) / str(step)
-                session.snapshot()(path)
-                if event == "move":
-                    session = Session(trainer, settings, 7)
-                else:
-                    session.start(other_than(config) if event == "return" else config, 0, None, False)
-                    session.advance()
-                    session.evaluate()
-                    session.advance()
-                session.start(config, step, path, False)
-        return Course(state_of(session), metrics)
+    for event in events:
+        session.advance()
+        step = session.step
+        if event == "evaluate":
+            metrics[step] = session.evaluate()
+        elif event == "warm":
+            session.start(config, step, None, True)
+        elif event != "nothing":
+            saved = saved_by(session)
+            if event == "move":
+                session = Session(trainer, settings, 7)
+            else:
+                session.start(other_than(config) if event == "return" else config, 0, None, False)
+                session.advance()
+                session.evaluate()
+                session.advance()
+            session.start(config, step, saved, False)
+    return Course(state_of(session), metrics)
+
+
+def saved_by(session: Session) -> io.BytesIO:
+    """Return a checkpoint of a session's state."""
+    file = io.BytesIO()
+    session.snapshot()(file)
+    file.seek(0)
+    return file
 
 
 def other_than(config: Config) -> Config:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from hippotune import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.trainers.base import Trainer
-from trainers.samples import Convolutional, Course, Plain, Recurrent, interrupted, uninterrupted
+from trainers.samples import (
+    Convolutional,
+    Course,
+    Plain,
+    Recurrent,
+    Saving,
+    Stating,
+    interrupted,
+    uninterrupted,
+)
 
 STEPS = 6
 COMMON = {
@@ -26,6 +35,8 @@ TRIALS: dict[str, tuple[type[Trainer], Config]] = {
     "cnn-both": (Convolutional, Config({**COMMON, "optimizer": Piecewise(["sgd", "adam"], [3]), "lr": 0.01})),
     "gru-adam": (Recurrent, Config({"lr": Exponential(0.05, 0.8), "length": Piecewise([5, 9], [4])})),
     "numpy": (Plain, Config({"rate": Exponential(0.1, 0.9)})),
+    "numpy-files": (Saving, Config({"rate": Exponential(0.1, 0.9)})),
+    "numpy-dict": (Stating, Config({"rate": Exponential(0.1, 0.9)})),
 }
 EVENTS = ["nothing", "evaluate", "warm", "move", "return", "again"]
 

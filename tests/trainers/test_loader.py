@@ -235,9 +235,10 @@ def test_datasets_without_places_are_refused() -> None:
         Loader(Numbers(0), 1)
 
 
-def test_a_dataset_with_a_generator_of_its_own_is_refused() -> None:
+def test_a_dataset_with_a_generator_of_its_own_is_refused_where_processes_would_copy_it() -> None:
+    Loader(Keeping(), 1)
     with pytest.raises(InvalidInput, match="keeps a random generator, 'generator'"):
-        Loader(Keeping(), 1)
+        Loader(Keeping(), 1, num_workers=1)
 
 
 def test_an_order_of_another_making_is_refused() -> None:

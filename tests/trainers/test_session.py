@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
+import pickle
 import random
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +17,9 @@ import pytest
 import torch
 
 from hippotune import CheckpointError, Config, IllegalTransition, InvalidInput, Piecewise, TrainerError
-from hippotune.trainers import randomness
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.session import Session
-from trainers.samples import Convolutional, Plain
+from trainers.samples import Convolutional, Plain, saved_by
 
 CONFIG = Config({"lr": Piecewise([0.1, 0.01], [2]), "bs": 8})
 
@@ -27,6 +29,9 @@ class Logged(Trainer):
 
     calls: ClassVar[list[Any]] = []  # of all objects
     metrics: ClassVar[Any] = {"loss": 0.5}
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
 
     def build(self) -> None:
         self.calls.append("build")
@@ -41,6 +46,10 @@ class Logged(Trainer):
         self.calls.append("evaluate")
         return self.metrics  # type: ignore[no-any-return]
 
+
+class Filed(Logged):
+    """Writes its state itself."""
+
     def save(self, path: Path) -> None:
         self.calls.append("save")
         path.write_text("saved")
@@ -48,15 +57,15 @@ class Logged(Trainer):
     def load(self, path: Path) -> None:
         self.calls.append(("load", path.read_text()))
 
-    def reset(self) -> bool:
-        self.calls.append("reset")
-        return False
 
+class Stated(Logged):
+    """Says itself what its state is."""
 
-class Resettable(Logged):
-    def reset(self) -> bool:
-        self.calls.append("reset")
-        return True
+    def state_dict(self) -> dict[str, Any]:
+        return {"said": [1, 2.5, "three"], "array": np.arange(3)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.calls.append(("load_state_dict", state["said"], state["array"].tolist()))
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +102,9 @@ def test_making_a_session_calls_nothing() -> None:
     assert calls_during(new_session) == []
 
 
-def test_from_scratch_the_order_is_build_setup_train_and_later_setup_gets_changes_alone() -> None:
+def test_from_scratch_the_order_is_prepare_build_setup_train_and_later_setup_gets_changes_alone() -> None:
     assert calls_during(lambda: from_scratch(3)) == [
+        "prepare",
         "build",
         ("setup", {"lr": 0.1, "bs": 8}),
         "train",
@@ -104,17 +114,31 @@ def test_from_scratch_the_order_is_build_setup_train_and_later_setup_gets_change
     ]
 
 
-def test_from_a_checkpoint_setup_gets_the_values_before_it_then_load_then_the_changes(tmp_path: Path) -> None:
-    from_scratch(2).snapshot()(tmp_path / "two")
+def test_from_a_checkpoint_the_saved_object_goes_on_with_the_changes() -> None:
+    saved = saved_by(from_scratch(2))
     session = new_session()
-    assert calls_during(lambda: session.start(CONFIG, 2, tmp_path / "two", False)) == [
-        "build",
-        ("setup", {"lr": 0.1, "bs": 8}),
-        ("load", "saved"),
-    ]
+    assert calls_during(lambda: session.start(CONFIG, 2, saved, False)) == ["prepare"]
     assert session.step == 2
     assert calls_during(session.advance) == [("setup", {"lr": 0.01}), "train"]
     assert session.step == 3
+
+
+@pytest.mark.parametrize(
+    ("trainer", "loaded"),
+    [(Filed, ("load", "saved")), (Stated, ("load_state_dict", [1, 2.5, "three"], [0, 1, 2]))],
+)
+def test_a_trainer_that_saves_itself_is_built_and_set_up_before_it_loads(
+    trainer: type[Trainer], loaded: object
+) -> None:
+    saved = saved_by(from_scratch(2, trainer))
+    session = new_session(trainer)
+    assert calls_during(lambda: session.start(CONFIG, 2, saved, False)) == [
+        "prepare",
+        "build",
+        ("setup", {"lr": 0.1, "bs": 8}),
+        loaded,
+    ]
+    assert calls_during(session.advance) == [("setup", {"lr": 0.01}), "train"]
 
 
 def test_a_warm_start_calls_nothing_and_goes_on_with_the_new_config() -> None:
@@ -124,26 +148,37 @@ def test_a_warm_start_calls_nothing_and_goes_on_with_the_new_config() -> None:
     assert calls_during(session.advance) == [("setup", {"lr": 0.001}), "train"]
 
 
-@pytest.mark.parametrize(("trainer", "way_back"), [(Logged, ["reset", "build"]), (Resettable, ["reset"])])
-def test_back_to_scratch_means_reset_and_where_that_fails_a_new_object(
-    trainer: type[Logged], way_back: list[str]
-) -> None:
-    session = from_scratch(1, trainer)
-    calls = calls_during(lambda: session.start(CONFIG, 0, None, False))
-    assert calls == [*way_back, ("setup", {"lr": 0.1, "bs": 8})]
+def test_every_start_from_scratch_is_a_new_object_and_the_old_one_is_freed_first() -> None:
+    class Counting(Logged):
+        alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+        def build(self) -> None:
+            assert not self.alive
+            self.alive.add(self)
+            self.me = self  # a cycle, which only the collector frees
+
+    session = from_scratch(1, Counting)
+    session.start(CONFIG, 0, None, False)
+    assert len(Counting.alive) == 1
 
 
-@pytest.mark.parametrize(
-    ("reset", "way_back"),
-    [(Trainer.reset, []), (Logged.reset, ["reset", "build"]), (Resettable.reset, ["reset"])],
-)
-def test_a_load_meets_a_trainer_right_after_build_or_one_that_never_goes_back_by_itself(
-    reset: Callable[[Any], bool], way_back: list[str], tmp_path: Path
-) -> None:
-    session = from_scratch(1, type("Loading", (Logged,), {"reset": reset}))
-    session.snapshot()(tmp_path / "one")
-    calls = calls_during(lambda: session.start(CONFIG, 1, tmp_path / "one", False))
-    assert calls == [*way_back, ("setup", {"lr": 0.1, "bs": 8}), ("load", "saved")]
+def test_prepare_runs_once_and_what_it_leaves_is_on_every_object() -> None:
+    class Preparing(Logged):
+        def prepare(self) -> None:
+            super().prepare()
+            self.data = [random.random()]
+
+        def train(self) -> None:
+            self.calls.append(id(self.data))
+
+    session = from_scratch(1, Preparing)
+    saved = saved_by(session)
+    session.start(CONFIG, 0, None, False)
+    advance(session, 1)
+    session.start(CONFIG, 1, saved, False)
+    advance(session, 1)
+    assert Logged.calls.count("prepare") == 1
+    assert len({call for call in Logged.calls if isinstance(call, int)}) == 1
 
 
 def test_after_a_drop_the_next_start_builds() -> None:
@@ -170,39 +205,17 @@ def test_a_warm_start_is_refused_where_another_state_is_held() -> None:
 def test_a_start_in_the_middle_needs_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="after 3 steps needs a checkpoint"):
         new_session().start(CONFIG, 3, None, False)
-    with pytest.raises(CheckpointError, match="missing or not whole"):
-        new_session().start(CONFIG, 3, tmp_path / "nowhere", False)
+    with pytest.raises(CheckpointError, match="a checkpoint cannot be read"):
+        new_session().start(CONFIG, 3, io.BytesIO(b"something else"), False)
 
 
-class Drawing(Logged):
-    """Draws from Python's generator, by which its metrics are told."""
-
-    def train(self) -> None:
-        self.drawn = random.random()
-
-    def evaluate(self) -> Mapping[str, float]:
-        return {"drawn": random.random()}
+@pytest.mark.parametrize("content", [{"hippo": 99, "graph": b""}, {"weights": 1}, [1]])
+def test_a_file_of_another_form_is_no_checkpoint(content: object) -> None:
+    with pytest.raises(CheckpointError, match=r"a checkpoint (is not of the form|holds a list)"):
+        new_session().start(CONFIG, 1, io.BytesIO(pickle.dumps(content)), False)
 
 
-def test_a_checkpoint_without_its_random_state_is_unreadable(tmp_path: Path) -> None:
-    from_scratch(1, Drawing).snapshot()(tmp_path / "one")
-    for content in (b"{", b"\xff" * 16):
-        (tmp_path / "one" / "random").write_bytes(content)
-        with pytest.raises(CheckpointError, match="random cannot be read"):
-            new_session(Drawing).start(CONFIG, 1, tmp_path / "one", False)
-
-
-def test_where_nothing_was_drawn_a_checkpoint_is_just_what_the_trainer_wrote(tmp_path: Path) -> None:
-    from_scratch(1).snapshot()(tmp_path / "one")
-    assert (tmp_path / "one").read_text() == "saved"
-    random.seed(99)
-    new_session(Drawing).start(CONFIG, 1, tmp_path / "one", False)
-    continued = randomness.capture().to_bytes()
-    randomness.seed_all(0)
-    assert continued == randomness.capture().to_bytes()
-
-
-def test_a_folder_that_a_trainer_writes_is_not_taken_for_one_around_its_state(tmp_path: Path) -> None:
+def test_a_folder_that_a_trainer_writes_comes_back_as_it_was() -> None:
     class Foldered(Logged):
         def save(self, path: Path) -> None:
             path.mkdir()
@@ -212,24 +225,57 @@ def test_a_folder_that_a_trainer_writes_is_not_taken_for_one_around_its_state(tm
         def load(self, path: Path) -> None:
             self.calls.append(sorted(entry.read_text() for entry in path.iterdir()))
 
-    from_scratch(1, Foldered).snapshot()(tmp_path / "one")
-    session = new_session(Foldered)
-    session.start(CONFIG, 1, tmp_path / "one", False)
+    saved = saved_by(from_scratch(1, Foldered))
+    new_session(Foldered).start(CONFIG, 1, saved, False)
     assert Foldered.calls[-1] == ["mine", "mine too"]
 
 
-@pytest.mark.parametrize("phase", ["build", "setup", "train", "evaluate", "load"])
-def test_an_exception_passes_through_tells_its_phase_and_leaves_no_state(phase: str, tmp_path: Path) -> None:
+def test_a_save_that_writes_elsewhere_or_nothing_is_told_so() -> None:
+    class Appending(Filed):
+        def save(self, path: Path) -> None:
+            np.save(path, np.zeros(1))
+
+    class Forgetting(Filed):
+        def save(self, path: Path) -> None:
+            pass
+
+    with pytest.raises(TrainerError, match=r"Appending wrote nothing to .*, state; it wrote state\.npy"):
+        from_scratch(1, Appending).snapshot()
+    with pytest.raises(TrainerError, match=r"Forgetting wrote nothing to the path"):
+        from_scratch(1, Forgetting).snapshot()
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("save", "load"), ("load", "save"), ("state_dict", "load_state_dict")]
+)
+def test_half_of_a_way_to_save_is_refused(name: str, missing: str) -> None:
+    with pytest.raises(TrainerError, match=rf"Half defines {name}\(\) but not {missing}\(\)"):
+        new_session(type("Half", (Logged,), {name: lambda self, *_: None}))
+
+
+def test_a_state_dict_that_is_not_data_is_refused() -> None:
+    class Wild(Stated):
+        def state_dict(self) -> dict[str, Any]:
+            return {"session": Session}
+
+    with pytest.raises(
+        TrainerError, match=r"state_dict\(\) of Wild returns something that cannot be saved as data"
+    ):
+        from_scratch(1, Wild).snapshot()
+
+
+@pytest.mark.parametrize("phase", ["prepare", "build", "setup", "train", "evaluate", "load"])
+def test_an_exception_passes_through_tells_its_phase_and_leaves_no_state(phase: str) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("user code")
 
-    from_scratch(1).snapshot()(tmp_path / "one")
-    session = new_session(type("Broken", (Logged,), {phase: fail}))
+    saved = saved_by(from_scratch(1, Filed))
+    session = new_session(type("Broken", (Filed,), {phase: fail}))
     with pytest.raises(ZeroDivisionError, match="user code"):  # noqa: PT012 - any of them
         session.start(CONFIG, 0, None, False)
         session.evaluate()
         session.advance()
-        session.start(CONFIG, 1, tmp_path / "one", False)
+        session.start(CONFIG, 1, saved, False)
     assert session.phase == phase
     with pytest.raises(IllegalTransition, match="no state is held"):
         session.start(CONFIG, session.step, None, True)
@@ -249,39 +295,20 @@ def test_a_class_that_is_no_trainer_or_not_finished_is_refused() -> None:
 # Snapshots.
 
 
-def test_a_snapshot_of_a_plain_trainer_must_be_written_before_training_goes_on(tmp_path: Path) -> None:
-    session = from_scratch(1)
-    snapshot = session.snapshot()
-    assert not snapshot.deferred
+@pytest.mark.parametrize("trainer", [Convolutional, Plain, Stated])
+def test_a_snapshot_is_of_the_moment_it_was_taken_at(trainer: type[Trainer]) -> None:
+    values: dict[str, Any] = (
+        {"lr": 0.1, "optimizer": "sgd", "bs": 8} if trainer is Convolutional else {"rate": 1}
+    )
+    session = Session(trainer, {}, 0)
+    session.start(Config(values), 0, None, False)
     session.advance()
-    with pytest.raises(IllegalTransition, match="was not written before the trainer went on"):
-        snapshot(tmp_path / "late")
-
-
-def test_a_deferred_snapshot_is_of_the_moment_it_was_taken_at(tmp_path: Path) -> None:
-    config = Config({"lr": 0.1, "optimizer": "sgd", "bs": 8})
-    session = Session(Convolutional, {}, 0)
-    session.start(config, 0, None, False)
-    session.advance()
-    early = session.snapshot()
-    at_once = session.snapshot()
-    files = tmp_path / "at once" / "file", tmp_path / "late" / "file"
-    for file in files:
-        file.parent.mkdir()
+    early, at_once = session.snapshot(), session.snapshot()
+    files = io.BytesIO(), io.BytesIO()
     at_once(files[0])
     session.advance()
-    assert early.deferred
     early(files[1])
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_a_trainer_with_snapshot_but_without_write_is_told_so(tmp_path: Path) -> None:
-    class Half(Logged):
-        def snapshot(self) -> object:
-            return 1
-
-    with pytest.raises(TrainerError, match=r"defines snapshot\(\) but not write\(\)"):
-        from_scratch(1, Half).snapshot()(tmp_path / "one")
+    assert files[0].getvalue() == files[1].getvalue()
 
 
 # Metrics.
@@ -320,6 +347,7 @@ def test_nan_and_infinity_are_numbers() -> None:
         ({"acc": torch.zeros(2)}, r"\(Tensor of shape \(2,\)\) as 'acc'"),
         ({"acc": 10**400}, r"\(int\) as 'acc'"),
         ({3: 0.5}, r"a metric named 3; expected a name"),
+        ({}, r"evaluate\(\) returned no metric; expected at least one"),
     ],
 )
 def test_what_is_not_a_metric_is_named_with_its_type_and_value(metrics: object, message: str) -> None:
@@ -333,6 +361,16 @@ def test_a_probe_names_the_metric_that_is_missing_and_those_that_are_there() -> 
     session.probe(frozenset({"loss"}))
     with pytest.raises(TrainerError, match=r"Logged does not return 'val_acc'; it returns 'loss'"):
         session.probe(frozenset({"loss", "val_acc"}))
+
+
+def test_an_error_of_evaluate_before_the_first_step_says_when_it_was_called() -> None:
+    class Early(Logged):
+        def evaluate(self) -> Mapping[str, float]:
+            return {"loss": self.loss}  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError) as raised:
+        from_scratch(0, Early).probe(frozenset({"loss"}))
+    assert "evaluate() was called before the first step" in raised.value.__notes__[0]
 
 
 def test_evaluating_puts_random_generators_back_even_where_it_fails() -> None:
@@ -351,7 +389,7 @@ def test_evaluating_puts_random_generators_back_even_where_it_fails() -> None:
 # Random numbers of plain trainers.
 
 
-def test_build_and_the_first_setup_are_seeded_in_every_session() -> None:
+def test_every_trial_is_seeded_before_build() -> None:
     class Seeded(Logged):
         def build(self) -> None:
             self.drawn = [random.random(), np.random.rand(), torch.rand(()).item()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from hippotune.trainers.order import Keys, Order
 from hippotune.trainers.session import Session
 from hippotune.trainers.share import Batch, Share
 from hippotune.trainers.torch import TorchTrainer
-from trainers.samples import Plain
+from trainers.samples import Plain, saved_by
 from trainers.width_samples import Together
 
 
@@ -109,15 +108,15 @@ class Wide(TorchTrainer):
         return {"width": self.width, "rank": self.rank, "items": len(self.shard(range(5)))}
 
 
-def test_one_worker_has_everything_and_a_trainer_may_have_a_width_of_its_own(tmp_path: Path) -> None:
+def test_one_worker_has_everything_and_a_trainer_may_have_a_width_of_its_own() -> None:
     config = Config({"width": 64})
     session = Session(Wide, {}, 0)
     session.start(config, 0, None, False)
     session.advance()
     assert session.evaluate() == {"width": 64, "rank": 0, "items": 5}
-    session.snapshot()(tmp_path / "state")
+    saved = saved_by(session)
     session = Session(Wide, {}, 0)
-    session.start(config, 1, tmp_path / "state", False)
+    session.start(config, 1, saved, False)
     assert session.evaluate()["width"] == 64
 
 

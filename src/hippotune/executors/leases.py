@@ -32,7 +32,7 @@ from hippotune.executors.course import Course
 from hippotune.executors.saver import Saver
 from hippotune.executors.tracebacks import describe
 from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.files import CheckpointFiles, says_disk_full
 from hippotune.trainers.session import Session
 
 # How long steps may go by without a word: short against what a person notices, long against a message.
@@ -179,7 +179,7 @@ class Runner:
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
         except Exception as error:
-            self._unsaid.append(SaveFailed(lease.lease, step, describe(error)))
+            self._unsaid.append(SaveFailed(lease.lease, step, describe(error), says_disk_full(error)))
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
         latest = None

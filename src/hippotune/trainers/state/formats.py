@@ -207,12 +207,17 @@ def files_of(trainer: Any) -> Write:
 
     def write(file: BinaryIO) -> None:
         with folder, tarfile.open(fileobj=file, mode="w|") as archive:
-            archive.add(path, _STATE)
+            archive.add(path, _STATE, filter=_without_time)
             entry = tarfile.TarInfo(_RANDOM)
             entry.size = len(random)
             archive.addfile(entry, io.BytesIO(random))
 
     return write
+
+
+def _without_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mtime = 0  # equal states make equal files
+    return entry
 
 
 def put_files(trainer: Any, file: Source) -> None:
