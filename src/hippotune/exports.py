@@ -71,7 +71,10 @@ def export(trainer: object, origin: Origin, path: str | Path) -> Path:
         raise MissingExtra("exporting a model needs PyTorch: pip install 'hippotune[torch]'")
     from hippotune.trainers.export import plain_state
 
-    state = plain_state(trainer)
+    return _write(plain_state(trainer), origin, target)
+
+
+def _write(state: PlainState, origin: Origin, target: Path) -> Path:
     temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         if target.suffix == _SAFETENSORS:
@@ -154,17 +157,17 @@ def export_best(home: Path, number: int, origin: Origin, load: Callable[[], obje
     """
     if importlib.util.find_spec("torch") is None:
         return None
-    from hippotune.trainers.export import NothingToExport
+    from hippotune.trainers.export import NothingToExport, plain_state
 
     folder = export_folder(home, origin.study)
     target = folder / f"trial-{number}-step-{origin.step}.pt"
     with _one_at_a_time, _process_unchanged():
-        trainer = load()
-        folder.mkdir(parents=True, exist_ok=True)
         try:
-            export(trainer, origin, target)
+            state = plain_state(load())
         except NothingToExport:
             return None
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(state, origin, target)
     for other in _exports_in(folder):
         if other != target:
             other.unlink(missing_ok=True)

@@ -89,7 +89,9 @@ def test_a_row_that_was_altered_or_moved_is_refused_once_and_then_gone(
 
 
 @pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("source", ["plan = 1 AND node = 0 AND step = 1", "plan = 2 AND node = 1 AND step = 1"])
+@pytest.mark.parametrize(
+    "source", ["plan = 1 AND node = 0 AND step = 1", "plan = 2 AND node = 1 AND step = 1"]
+)
 def test_a_row_that_was_copied_from_another_plan_or_position_is_refused(
     home: Path, url: str | None, change: Change, source: str
 ) -> None:
