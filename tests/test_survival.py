@@ -271,13 +271,13 @@ def check_files(study: Study) -> None:
 
 
 def cut_short(checkpoint: Path) -> None:
-    os.truncate(checkpoint / "state", (checkpoint / "state").stat().st_size // 2)
+    os.truncate(checkpoint, checkpoint.stat().st_size // 2)
 
 
 def turn_a_bit(checkpoint: Path) -> None:
-    content = bytearray((checkpoint / "state").read_bytes())
+    content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
-    (checkpoint / "state").write_bytes(content)
+    checkpoint.write_bytes(content)
 
 
 DAMAGES: list[Callable[[Path], None]] = [shutil.rmtree, cut_short, turn_a_bit]
@@ -425,14 +425,15 @@ def test_a_disk_that_is_full_for_the_trainer_itself_fails_no_trial(tmp_path: Pat
 
 
 class Weighed(Survivor):
-    """Notes at every save how much all checkpoints take."""
+    """Notes at every step how much all checkpoints take."""
 
     size = 5_000
 
-    def save(self, path: Path) -> None:
-        super().save(path)
+    def train(self) -> None:
+        super().train()
         total = 0
-        for folder, _, files in os.walk(path.parents[2]):  # passes over what others delete meanwhile
+        checkpoints = Path(self.settings["log"]).with_name("home") / "checkpoints"
+        for folder, _, files in os.walk(checkpoints):  # passes over what others delete meanwhile
             for file in files:
                 with suppress(FileNotFoundError):
                     total += (Path(folder) / file).stat().st_size

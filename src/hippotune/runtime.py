@@ -50,6 +50,7 @@ class Runtime:
         self.store = store
         self.users = 0
         self.plan = Plan.replay(store.read())
+        self.refused_checkpoints = store.drop_refused()
         self.found_results = self.plan.order
         self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
         self.executor = executor

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +31,7 @@ from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
+from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup, Tuner
 from hippotune.tuning import Ranking, Tuning
@@ -49,6 +51,7 @@ class Held:
 
     folder: Path
     checkpoint: Checkpoint
+    metrics: Mapping[str, float]
     let_go: Callable[[], None]
 
     @property
@@ -133,6 +136,7 @@ class Study:
         self._executor = executor
         self._runtime: Runtime | None = None
         self._notes: list[str] = []
+        self._warnings: list[str] = []
         self._aim: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
@@ -196,8 +200,34 @@ class Study:
             for note in self._notes:
                 view.note(note)
             self._notes.clear()
+            self._warn(view)
             tuning = Progress(self.name, tuner.metric, tuner.mode, runtime)
-            return self._follow(self._tune(tuner, runtime, tuning, limits), runtime, view, tuning)
+            report = self._follow(self._tune(tuner, runtime, tuning, limits), runtime, view, tuning)
+            return self._with_export(report, view)
+
+    def _with_export(self, report: Report, view: View) -> Report:
+        """Export the best result, so that it outlives this code and this version."""
+        best = report._best
+        if best is None or best.path is None:
+            return report
+        from hippotune.exports import export_best
+
+        try:
+            exported = export_best(self.home, best.number, best.origin, partial(best._load, bare=True))
+        except Exception as error:  # whatever it is, the study has ended well
+            self._warnings.append(f"the best result was not exported: {type(error).__name__}: {error}")
+            self._warn(view)
+            return report
+        return replace(report, _best=replace(best, exported=exported))
+
+    def _warn(self, view: View) -> None:
+        """Tell what the user should know even where progress is not shown."""
+        for text in self._warnings:
+            if view.is_silent:
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+            else:
+                view.note(text)
+        self._warnings.clear()
 
     def _note_aim(self, tuner: Tuner) -> None:
         """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
@@ -243,15 +273,16 @@ class Study:
     async def _best(self, result: Result, runtime: Runtime) -> Best:
         trial, step = result.trial, result.step
         assert result.metrics is not None
+        listed = listed_as(self.name, self.share)
         try:
             held = await self._hold(trial, step, runtime)
         except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
             load = partial(self._load_held, trial, step)
-            return Best(trial.number, trial.config, step, result.metrics, None, load)
+            return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
         held.let_go()
         path = None if self.executor.virtual else held.path
         load = partial(self._load_best, trial, step, held)
-        return Best(trial.number, trial.config, step, result.metrics, path, load)
+        return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
 
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
@@ -264,22 +295,24 @@ class Study:
                 raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
             node = runtime.plan.find(who.config, step, keeping.salt(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
-                return Held(runtime.folder, node.checkpoints[step], keeping.let_go)
+                assert result.metrics is not None
+                return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)
         keeping.let_go()
         raise CheckpointError(
             f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
             f"{runtime.folder} is in order"
         )
 
-    def _load_best(self, trial: Trial, step: int, held: Held) -> Trainer:
+    def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
         if not self.executor.virtual:
             with suppress(CheckpointError):
-                return self._load(trial.config, step, held)
-        return self._load_held(trial, step)
+                return self._load(trial.config, step, held, bare)
+        return self._load_held(trial, step, bare)
 
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""
         runtime = self._open()
+        self._warn(open_view(False))
         return await asyncio.wrap_future(runtime.spawn(self._train(group, runtime)))
 
     async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
@@ -292,6 +325,7 @@ class Study:
         """Return the metrics of one trial at one step, training what is missing."""
         runtime = self._open()
         with open_view(False) as view:
+            self._warn(view)
             (result,) = self._follow(self._train([(config, step)], runtime), runtime, view, None)
         if result.metrics is None:
             raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
@@ -301,14 +335,29 @@ class Study:
         """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
         return self._load_held(config if isinstance(config, Config) else Config(config), step)
 
-    def _load_held(self, who: Config | Trial, step: int) -> Trainer:
+    def export(self, config: Config | Mapping[str, Sequence | Value], step: int, path: str | Path) -> Path:
+        """Write the model of one trial after `step` steps as `Best.export` does, training what is missing."""
+        from hippotune.exports import Origin, export
+
+        config = config if isinstance(config, Config) else Config(config)
+        trainer, metrics = self._load_with_metrics(config, step)
+        return export(trainer, Origin(listed_as(self.name, self.share), config, step, metrics), path)
+
+    def _load_held(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
+        return self._load_with_metrics(who, step, bare)[0]
+
+    def _load_with_metrics(
+        self, who: Config | Trial, step: int, bare: bool = False
+    ) -> tuple[Trainer, Mapping[str, float]]:
         if self.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
         runtime = self._open()
         with open_view(False) as view:
+            self._warn(view)
             held = self._follow(self._hold(who, step, runtime), runtime, view, None)
         try:
-            return self._load(who.config if isinstance(who, Trial) else who, step, held)
+            config = who.config if isinstance(who, Trial) else who
+            return self._load(config, step, held, bare), held.metrics
         finally:
             with suppress(Closed):
                 runtime.ask(held.let_go)
@@ -373,6 +422,13 @@ class Study:
         except BaseException:
             store.close()
             raise
+        if runtime.refused_checkpoints:
+            key_file = self.home / SECRET_FILE
+            which = plural(runtime.refused_checkpoints, "checkpoint")
+            self._warnings.append(
+                f"not used: {which} that this plan's own workers did not write with this version of Hippo "
+                f"(or the key file {key_file} was replaced); what is needed of them is trained again"
+            )
         if runtime.found_results or runtime.found_checkpoints:
             results = plural(runtime.found_results, "result")
             self._notes.append(
@@ -426,10 +482,10 @@ class Study:
             release(self._runtime)
             self._runtime = None
 
-    def _load(self, config: Config, step: int, held: Held) -> Trainer:
+    def _load(self, config: Config, step: int, held: Held, bare: bool) -> Trainer:
         from hippotune.trainers.session import Session
 
-        session = Session(self.trainer, self.settings, self.seed)
+        session = Session(self.trainer, self.settings, self.seed, bare)
         with CheckpointFiles(held.folder).read(held.checkpoint) as file:
             session.start(config, step, file, warm=False)
         return session.release()

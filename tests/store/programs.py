@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hippotune.plan.facts import MetricsRecorded, NodeAdded, Position
+from hippotune.plan.facts import Checkpoint, MetricsRecorded, NodeAdded, Position
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import open_store
 from hippotune.store.key import PlanKey
+from hippotune.store.secret import Secret
 
 KEY = PlanKey("Digits", "version:1", "{}", 0)
 BATCH = 3
@@ -73,6 +74,13 @@ def create(home: Path, url: str | None) -> None:
     print("opened", flush=True)
 
 
+def seal(home: Path, url: str | None) -> None:
+    """Open the home's key as soon as the input is closed, and say what it makes of a checkpoint."""
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(Secret.of(home).check_of("plan", Position(0, 1), Checkpoint("one", 1, "abc")), flush=True)
+
+
 if __name__ == "__main__":
-    actions = {"write": write, "hold": hold, "fork": fork, "create": create}
+    actions = {"write": write, "hold": hold, "fork": fork, "create": create, "seal": seal}
     actions[sys.argv[1]](Path(sys.argv[2]), sys.argv[3] or None)

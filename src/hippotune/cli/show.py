@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
-from hippotune.cli.studies import add_study, read
+from hippotune.cli.studies import Stored, add_study, read
 from hippotune.collecting import nothing_collected
 from hippotune.history import History, TrialHistory
 from hippotune.sequences.config import Config
@@ -18,7 +18,6 @@ from hippotune.stages.tree import stage_tree
 from hippotune.view import short
 
 if TYPE_CHECKING:
-    from hippotune.store.catalog import StudyInfo
     from hippotune.tuners.base import Mode
 
 _DESCRIPTION = """\
@@ -83,7 +82,7 @@ def _show(options: argparse.Namespace) -> None:
     aim = history.aim(options.metric, options.mode)
     console = Console(markup=False, emoji=False, highlight=False)
     width = console.width if console.is_terminal else None
-    for line in Page(stored.info, stored.related, history, aim, options.trials, width).lines():
+    for line in Page(stored, aim, options.trials, width).lines():
         console.print(line, soft_wrap=True)
     if options.tree and history.trials:
         console.print()
@@ -94,16 +93,18 @@ def _show(options: argparse.Namespace) -> None:
 class Page:
     """A study in lines of text.
 
-    `related` are the same study on other plans, and other studies on the same plan. On a terminal, which has
-    a `width`, trials take a line each.
+    On a terminal, which has a `width`, trials take a line each.
     """
 
-    info: StudyInfo
-    related: Sequence[StudyInfo]
-    history: History
+    stored: Stored
     aim: tuple[str, Mode] | None
     most_trials: int
     width: int | None
+
+    @property
+    def history(self) -> History:
+        """What is stored of the study."""
+        return self.stored.history
 
     def lines(self) -> Iterator[str]:
         """Yield everything but the tree."""
@@ -114,12 +115,12 @@ class Page:
         yield from self._failures()
 
     def _head(self) -> Iterator[str]:
-        info = self.info
+        info, related = self.stored.info, self.stored.related
         yield f"study {info.name}"
         yield f"  trainer {info.key.trainer}, plan {info.key.digest}, last used {moment(info.used)}"
-        if sharing := [each.name for each in self.related if each.key == info.key]:
+        if sharing := [each.name for each in related if each.key == info.key]:
             yield f"  on the same plan: {', '.join(sorted(sharing))}"
-        if elsewhere := [each.key.digest for each in self.related if each.name == info.name]:
+        if elsewhere := [each.key.digest for each in related if each.name == info.name]:
             yield f"  with other code, settings or seeds: --plan {', --plan '.join(elsewhere)}"
 
     def _work(self) -> Iterator[str]:
@@ -144,6 +145,8 @@ class Page:
         yield f"best by {self.aim[0]} ({self.aim[1]})"
         yield f"  trial {best.trial.number} at step {best.step}: {metrics}"
         yield from (f"  {name} = {short.sequence(of)}" for name, of in best.trial.config.items())
+        if self.stored.exported is not None:
+            yield f"  exported: {self.stored.exported}"
 
     def _trials(self) -> Iterator[str]:
         trials = self.history.trials if self.aim is None else self.history.ranked(*self.aim)

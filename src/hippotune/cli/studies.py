@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune.errors import InvalidInput, StoreError
+from hippotune.exports import find_export
 from hippotune.history import History, find_study, listed_as, read_study
 
 if TYPE_CHECKING:
@@ -53,11 +54,15 @@ def add_study(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A study as it is in its store, with `related` ones: on other plans, and other studies on its plan."""
+    """A study as it is in its store, with `related` ones: on other plans, and other studies on its plan.
+
+    `exported` is the file to which its best result was exported, where there is one.
+    """
 
     info: StudyInfo
     history: History
     related: list[StudyInfo]
+    exported: Path | None
 
 
 def read(options: argparse.Namespace) -> Stored:
@@ -72,7 +77,8 @@ def read(options: argparse.Namespace) -> Stored:
         info = find_study(catalog, name, options.plan)
         related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
         try:
-            return Stored(info, read_study(catalog, info), related)
+            exported = find_export(home_of(home), info.name, info.made)
+            return Stored(info, read_study(catalog, info), related, exported)
         except StoreError as error:
             if not isinstance(error.__cause__, InvalidInput):
                 raise

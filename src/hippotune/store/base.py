@@ -9,6 +9,7 @@ Contract
 * A write that raises has changed nothing.
 * Node ids are unique in a plan, and so are the orders of results: a second one is refused.
 * A position holds at most one checkpoint: keeping another replaces it, dropping it removes it.
+* A checkpoint that this store's own driver did not write is not read, where the plan is open for writing.
 * A request that was made before, in all its parts, is the same fact and is kept once.
 """
 
@@ -38,6 +39,10 @@ class Store(ABC):
     @abstractmethod
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded, in the order in which it was."""
+
+    def drop_refused(self) -> int:
+        """Drop the checkpoints that the last `read` found and refused; return how many there were."""
+        return 0
 
     @abstractmethod
     def close(self) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +22,7 @@ from hippotune.store.key import PlanKey
 from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
 from hippotune.store.rows import storable
 from hippotune.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
+from hippotune.store.secret import Secret
 from hippotune.store.sql import SqlStore
 from hippotune.store.totals import PlanTotals, read_totals
 
@@ -98,7 +100,7 @@ class Catalog:
             connection.invalidate()  # a session that goes back to the pool would keep its locks
             connection.close()
             raise
-        return SqlStore(self._database, plan, key, connection, lock)
+        return SqlStore(self._database, plan, key, partial(Secret.of, self._home), connection, lock)
 
     def view(self, key: PlanKey) -> SqlStore:
         """Open a plan for reading, whoever writes to it meanwhile."""
@@ -109,7 +111,7 @@ class Catalog:
             raise StoreError(
                 f"{self._database.name} has no plan {key.digest} of {key.trainer}; its plans are {known}"
             )
-        return SqlStore(self._database, plan, key)
+        return SqlStore(self._database, plan, key, partial(Secret.found, self._home))
 
     def plans(self) -> list[PlanInfo]:
         """Return all plans, in the order in which they were made."""

@@ -30,7 +30,7 @@ HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _table("sequences", "plan", "id", "body")
 CONFIGS = _table("configs", "plan", "id", "body")
 NODES = _table("nodes", "plan", "node", "parent", "start", "config", "salt")
-CHECKPOINTS = _table("checkpoints", "plan", "node", "step", "name", "bytes", "checksum")
+CHECKPOINTS = _table("checkpoints", "plan", "node", "step", "name", "bytes", "checksum", "keyed_check")
 RESULTS = _table("results", "plan", "ordinal", "node", "step", "metrics", "error")
 REQUESTS = _table("requests", "plan", "ordinal", "study", "trial", "config", "step")
 SPANS = _table(
@@ -98,7 +98,12 @@ def _version_2(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE hippo_studies ADD COLUMN {name} TEXT")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
+def _version_3(connection: Connection) -> None:
+    """Let checkpoints carry a keyed check; those that were kept before have none."""
+    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN keyed_check TEXT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3)
 
 
 def stored_version(connection: Connection) -> int:

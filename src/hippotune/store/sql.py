@@ -1,14 +1,21 @@
-"""The facts of one plan in a database: a write is one transaction, a read sees one moment."""
+"""The facts of one plan in a database: a write is one transaction, a read sees one moment.
+
+Checkpoints are written with a keyed check. `read` passes over those whose check is missing or wrong. A plan
+that is open for writing always has the key: what it yields may be loaded. A plan that is only looked at is
+checked where this process can read the key; what it yields is for showing and counting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, StoreError
 from hippotune.plan.facts import (
     Checkpoint,
+    CheckpointDropped,
     CheckpointKept,
     Fact,
     NodeAdded,
@@ -23,6 +30,7 @@ from hippotune.store.key import PlanKey
 from hippotune.store.lock import PlanLock
 from hippotune.store.rows import Batch, Numbers, Row, configs_from, results_from, sequences_from
 from hippotune.store.schema import CHECKPOINTS, CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+from hippotune.store.secret import Secret
 
 _ROWS_AT_A_TIME = 10_000
 
@@ -35,15 +43,22 @@ class SqlStore(Store):
         database: Database,
         plan: int,
         key: PlanKey,
+        open_secret: Callable[[], Secret | None],
         connection: sa.Connection | None = None,
         lock: PlanLock | None = None,
     ) -> None:
         self.key = key
         self._database = database
         self._plan = plan
+        self._open_secret = open_secret
+        self._refused: list[Position] = []
         self._connection = connection
         self._lock = lock
         self._numbers: Numbers | None = None
+
+    @cached_property
+    def _secret(self) -> Secret | None:
+        return self._open_secret()
 
     def write(self, facts: Sequence[Fact]) -> None:
         """Add facts in one transaction."""
@@ -72,15 +87,28 @@ class SqlStore(Store):
                 ],
             )
             kept = [
-                (self._plan, *position, checkpoint.name, checkpoint.bytes, checkpoint.checksum)
+                (
+                    self._plan,
+                    *position,
+                    checkpoint.name,
+                    checkpoint.bytes,
+                    checkpoint.checksum,
+                    self._check_of(position, checkpoint),
+                )
                 for position, checkpoint in batch.checkpoints.items()
                 if checkpoint is not None
             ]
             if kept:
                 self._database.insert(connection, CHECKPOINTS, kept)
 
+    def _check_of(self, position: Position, checkpoint: Checkpoint) -> str:
+        assert self._secret is not None
+        return self._secret.check_of(self.key.digest, position, checkpoint)
+
     def read(self) -> Iterator[Fact]:
-        """Yield what is still so."""
+        """Yield what is still so. Checkpoints that are not this plan's own are passed over."""
+        secret = self._secret  # first of all: where it cannot be used, nothing is done
+        self._refused = []
         with self._database.reading() as connection:
             configs = self._read_configs(connection)
             for rows in self._rows(connection, NODES, "node, parent, start, config, salt", by="node"):
@@ -88,7 +116,7 @@ class SqlStore(Store):
                     NodeAdded(node, parent, start, configs[config], salt)
                     for node, parent, start, config, salt in rows
                 ]
-            yield from self._read_checkpoints(connection)
+            yield from self._read_checkpoints(connection, secret)
             for rows in self._rows(connection, RESULTS, "ordinal, node, step, metrics, error", by="ordinal"):
                 yield from results_from(rows)
             for rows in self._rows(connection, REQUESTS, "study, trial, config, step", by="ordinal"):
@@ -97,9 +125,15 @@ class SqlStore(Store):
                 ]
 
     def checkpoints(self) -> Iterator[CheckpointKept]:
-        """Yield the checkpoints that are kept, without all else that `read` yields."""
+        """Yield all checkpoints that are named, checked or not: for looking at files, not for loading."""
         with self._database.reading() as connection:
-            yield from self._read_checkpoints(connection)
+            yield from self._read_checkpoints(connection, None)
+
+    def drop_refused(self) -> int:
+        """Forget the checkpoints that `read` has passed over."""
+        refused, self._refused = self._refused, []
+        self.write([CheckpointDropped(position) for position in refused])
+        return len(refused)
 
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
@@ -129,13 +163,15 @@ class SqlStore(Store):
         while cursor is not None and (rows := cursor.fetchmany(_ROWS_AT_A_TIME)):
             yield rows
 
-    def _read_checkpoints(self, connection: sa.Connection) -> Iterator[CheckpointKept]:
-        columns = "node, step, name, bytes, checksum"
+    def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
+        columns = "node, step, name, bytes, checksum, keyed_check"
         for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
-            yield from [
-                CheckpointKept(Position(node, step), Checkpoint(name, size, checksum))
-                for node, step, name, size, checksum in rows
-            ]
+            for node, step, name, size, checksum, check in rows:
+                position, checkpoint = Position(node, step), Checkpoint(name, size, checksum)
+                if secret is None or secret.accepts(check, self.key.digest, position, checkpoint):
+                    yield CheckpointKept(position, checkpoint)
+                else:
+                    self._refused.append(position)
 
     def _read_configs(self, connection: sa.Connection) -> list[Config]:
         """Return the plan's configs by number. A store that is written to remembers the numbers."""

@@ -27,7 +27,7 @@ from hippotune.trainers.state import formats
 from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants
 from hippotune.trainers.state.pickling import Known, Reference
-from hippotune.trainers.state.prepared import PREPARED, Prepared
+from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared
 
 if TYPE_CHECKING:
     from hippotune.sequences.config import Config
@@ -44,6 +44,9 @@ _BEFORE_TRAINING = (
 class Session:
     """Drives trainers of one class; see the module's docstring for what holds.
 
+    A `bare` session loads whole objects without what `prepare` left, so that it need not run: for looking at
+    models, not for training.
+
     Attributes
     ----------
     phase : str
@@ -52,7 +55,13 @@ class Session:
         What a person should read, once; for others to take.
     """
 
-    def __init__(self, trainer_class: type[Trainer], settings: Mapping[str, Any] | None, seed: int) -> None:
+    def __init__(
+        self,
+        trainer_class: type[Trainer],
+        settings: Mapping[str, Any] | None,
+        seed: int,
+        bare: bool = False,
+    ) -> None:
         if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
             raise InvalidInput(
                 f"the trainer is {trainer_class!r}; expected a class that derives from hippo.Trainer"
@@ -63,6 +72,7 @@ class Session:
         self._kind = formats.kind_of(trainer_class)
         self._settings = dict(settings or {})
         self._seed = seed
+        self._bare = bare and self._kind == "object"
         self._prepared: Prepared | None = None
         self._trainer: Trainer | None = None
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
@@ -111,6 +121,9 @@ class Session:
     def prepare(self) -> None:
         """Run the trainer's `prepare`, where that is still to do."""
         if self._prepared is not None:
+            return
+        if self._bare:
+            self._prepared = Prepared({})
             return
         seeding.seed_all(self._seed)
         trainer = self._made()
@@ -280,7 +293,7 @@ class Session:
         kind, name = reference
         if kind == PREPARED:
             assert self._prepared is not None
-            return self._prepared.resolve(name)
+            return NotPrepared(name) if self._bare else self._prepared.resolve(name)
         return trainer if kind == _SELF else self._class.__mro__[name]
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:

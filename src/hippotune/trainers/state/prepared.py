@@ -11,6 +11,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,13 @@ class Prepared:
         """Yield what changes when something changes, by name."""
         for name, value in self._objects.items():
             yield name, mark(value)
+
+
+@dataclass(frozen=True)
+class NotPrepared:
+    """Stands for something that `prepare` left, where it did not run."""
+
+    name: str
 
 
 class _Holder:

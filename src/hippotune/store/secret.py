@@ -1,0 +1,146 @@
+"""The store's secret key, and the keyed check of every checkpoint that the store knows.
+
+A checkpoint may be a pickle, so one that a stranger has put there must not be read. The database row that
+names a checkpoint therefore carries a check value that only the owner of the key can make: it covers the
+plan, the position, the name, the size and the digest. A row that was planted, altered or copied from
+elsewhere fails.
+
+The key is a file of 32 random bytes beside the store, for its owner only. It stays in the process that drives
+a study: it is never sent to workers, and a `Secret` can be neither printed nor pickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import json
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from hippotune.errors import StoreError
+from hippotune.plan.facts import Checkpoint, Position
+
+FILE_NAME = "key"
+_BYTES = 32
+_PURPOSE = "hippo checkpoint, 1"  # a check value of another meaning, or of another form, is another one
+
+_NEW = "a new one is made then, and checkpoints that were kept with the old one are trained again"
+
+
+class Secret:
+    """An opened key. `path` is the file that it is in."""
+
+    __slots__ = ("_key", "path")
+
+    def __init__(self, key: bytes, path: Path) -> None:
+        self._key = key
+        self.path = path
+
+    @classmethod
+    def of(cls, home: Path) -> Secret:
+        """Return the key of a home, made where there is none. `StoreError` where it cannot be used."""
+        path = home / FILE_NAME
+        key = _read(path)
+        if key is None:
+            _make(path)
+            key = _read(path)
+        if key is None:
+            raise StoreError(f"the key file {path} was removed while it was opened; run again")
+        return cls(key, path)
+
+    @classmethod
+    def found(cls, home: Path) -> Secret | None:
+        """Return the key of a home for looking only; None where there is none that this process can use."""
+        path = home / FILE_NAME
+        with suppress(StoreError):
+            key = _read(path)
+            return None if key is None else cls(key, path)
+        return None
+
+    def check_of(self, plan: str, position: Position, checkpoint: Checkpoint) -> str:
+        """Return the check value of a checkpoint of the plan with this digest."""
+        fields = [_PURPOSE, plan, *position, checkpoint.name, checkpoint.bytes, checkpoint.checksum]
+        return hmac.digest(self._key, json.dumps(fields).encode(), "sha256").hex()
+
+    def accepts(self, check: object, plan: str, position: Position, checkpoint: Checkpoint) -> bool:
+        """Return whether a check value, as a database gave it, is the one of this checkpoint."""
+        try:
+            expected = self.check_of(plan, position, checkpoint)
+        except TypeError:  # SQLite holds anything in any column; what is not plain was not written by us
+            return False
+        return isinstance(check, str) and hmac.compare_digest(
+            check.encode(errors="replace"), expected.encode()
+        )
+
+    def __repr__(self) -> str:
+        return f"Secret({str(self.path)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the store's key stays in the process that drives the study: it cannot be pickled")
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the key in a file; None where there is no such file."""
+    try:
+        # Not through a link, which could lead to a file with known content; nor waiting for a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise StoreError(
+            f"the key file {path} cannot be read: {why}; expected a file that belongs to this account"
+        ) from error
+    try:
+        status = os.fstat(descriptor)
+        content = os.read(descriptor, _BYTES + 1) if stat.S_ISREG(status.st_mode) else b""
+    finally:
+        os.close(descriptor)
+    if len(content) != _BYTES:
+        raise StoreError(
+            f"{path} is no key file: expected a file of {_BYTES} bytes. Put the right one back, "
+            f"or remove it: {_NEW}"
+        )
+    if status.st_mode & 0o077:
+        raise StoreError(
+            f"the key file {path} has mode {stat.S_IMODE(status.st_mode):04o}: others can read or change it; "
+            f"expected 0600. Run chmod 600 {path} if no one else has read it. Else remove it: {_NEW}. "
+            "Where the file system keeps no modes, choose another home"
+        )
+    if status.st_uid not in (os.geteuid(), 0):
+        raise StoreError(
+            f"the key file {path} belongs to user {status.st_uid}, and this process runs as user "
+            f"{os.geteuid()}; run as that user, or choose another home"
+        )
+    return content
+
+
+def _make(path: Path) -> None:
+    """Put a new key there, whole from the first moment on; the key of a process that is quicker stays."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.write(descriptor, secrets.token_bytes(_BYTES))
+            os.fsync(descriptor)
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        finally:
+            os.close(descriptor)
+            temporary.unlink()
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StoreError(
+            f"the key file {path} cannot be made: {error.strerror}; see that its folder may be written to "
+            "and has room, or choose another home"
+        ) from error
