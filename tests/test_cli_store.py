@@ -16,9 +16,9 @@ import pytest
 from hippotune import Report
 from hippotune.cli.main import main
 from hippotune.history import find_study
+from hippotune.identity.key import PlanKey
 from hippotune.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
-from hippotune.store.key import PlanKey
 from stored import DECAYS, Asking, study, trained
 
 HEAVY = [{"lr": 0.5, "weight": weight, "scale": 1.0} for weight in (1, 10, 20)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import add_study, read
 from hippotune.collecting import nothing_collected
 from hippotune.history import History, TrialHistory
+from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
 from hippotune.stages.tree import stage_tree
 from hippotune.view import short
@@ -82,7 +83,8 @@ def _show(options: argparse.Namespace) -> None:
     aim = history.aim(options.metric, options.mode)
     console = Console(markup=False, emoji=False, highlight=False)
     width = console.width if console.is_terminal else None
-    for line in Page(stored.info, stored.related, history, aim, options.trials, width).lines():
+    page = Page(stored.info, stored.related, stored.changes, history, aim, options.trials, width)
+    for line in page.lines():
         console.print(line, soft_wrap=True)
     if options.tree and history.trials:
         console.print()
@@ -93,12 +95,13 @@ def _show(options: argparse.Namespace) -> None:
 class Page:
     """A study in lines of text.
 
-    `related` are the same study on other plans, and other studies on the same plan. On a terminal, which has
-    a `width`, trials take a line each.
+    `related` are the same study on other plans, and other studies on the same plan; `changes` says what is
+    different here from each other plan. On a terminal, which has a `width`, trials take a line each.
     """
 
     info: StudyInfo
     related: Sequence[StudyInfo]
+    changes: Mapping[str, list[str]]
     history: History
     aim: tuple[str, Mode] | None
     most_trials: int
@@ -118,8 +121,10 @@ class Page:
         yield f"  trainer {info.key.trainer}, plan {info.key.digest}, last used {moment(info.used)}"
         if sharing := [each.name for each in self.related if each.key == info.key]:
             yield f"  on the same plan: {', '.join(sorted(sharing))}"
-        if elsewhere := [each.key.digest for each in self.related if each.name == info.name]:
-            yield f"  with other code, settings or seeds: --plan {', --plan '.join(elsewhere)}"
+        for other in (each.key.digest for each in self.related if each.name == info.name):
+            changes = self.changes.get(other)
+            why = f"; changed from it to this one: {shown(changes, _MOST_NAMED)}" if changes else ""
+            yield f"  another plan of it: --plan {other}{why}"
 
     def _work(self) -> Iterator[str]:
         history, work = self.history, self.history.work()

@@ -24,7 +24,11 @@ def _table(name: str, *columns: str) -> TableClause:
 
 
 VERSION = _table("schema", "version")
-PLANS = _table("plans", "id", "digest", "trainer", "version", "settings", "seed", "made")
+PLANS = _table(
+    "plans",
+    *("id", "digest", "trainer", "version", "settings", "seed", "made"),
+    *("data", "threads", "origin"),
+)
 STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
 HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _table("sequences", "plan", "id", "body")
@@ -98,7 +102,13 @@ def _version_2(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE hippo_studies ADD COLUMN {name} TEXT")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2)
+def _add_origins(connection: Connection) -> None:
+    """Let plans say which data and threads they are found by, and, as JSON, what they were begun with."""
+    for column_and_type in ("data TEXT", "threads BIGINT", "origin TEXT"):
+        connection.exec_driver_sql(f"ALTER TABLE hippo_plans ADD COLUMN {column_and_type}")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _add_origins)
 
 
 def stored_version(connection: Connection) -> int:
