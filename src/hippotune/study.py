@@ -395,7 +395,7 @@ class Study:
         store, threads = self._open_store(identity)
         packing = 1 if self.width is None else self.width.packing
         folder = checkpoint_folder(self.home, identity.key)
-        job = Job(self.trainer, self.settings, self.seed, folder, packing, threads)
+        job = Job(self.trainer, self.settings, self.seed, folder, packing, threads, identity.code)
         try:
             runtime = Runtime(store, self.executor, job, self.checkpoint_budget, self.width)
         except BaseException:

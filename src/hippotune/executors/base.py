@@ -40,7 +40,8 @@ class Job:
     """What workers need to know before the first lease: the trainer and where its checkpoints live.
 
     `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
-    with: the plan's number, the same for all its workers for ever. None leaves it to the executor.
+    with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
+    the parts of the trainer's fingerprint, which workers must find again.
     """
 
     trainer: type[Trainer]
@@ -49,6 +50,7 @@ class Job:
     checkpoints: Path = Path(".")
     packing: int = 1
     threads: int | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
 
 class Executor(ABC):

@@ -133,9 +133,9 @@ class _Reading:
     def _in_module(self, module: str | None, name: str) -> str:
         return name if module == self._home else f"{module}.{name}"
 
-    def _note_source(self, name: str, text: str) -> None:
+    def _note_source(self, name: str, text: str, compiled: bool = False) -> None:
         self._texts[name] = text
-        self._parts[name] = of_source(text)
+        self._parts[name] = of_source(text, compiled)
 
     def _note_value(self, name: str, value: object, module: str, reader: str) -> None:
         if name in self._texts:
@@ -204,7 +204,7 @@ class _Reading:
         found = self._source.of_function(function)
         code = function.__code__
         text = "".join(each.text for each in found) if found else code_text(code)
-        self._note_source(label, text)
+        self._note_source(label, text, compiled=not found)
         names: dict[str, Any] = dict(function.__globals__)
         names |= enclosed(function)
         for name, value in defaults(function):

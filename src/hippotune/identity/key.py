@@ -58,12 +58,13 @@ class PlanKey:
 class Identity:
     """A plan's key, with what it was made from.
 
-    `parts` are short texts by name, for a person who wants to know why two plans differ; `imports` are the
-    packages that the training code imports by itself.
+    `parts` are short texts by name, for a person who wants to know why two plans differ; `code` are those of
+    the training code. `imports` are the packages that the training code imports by itself.
     """
 
     key: PlanKey
     parts: Mapping[str, str]
+    code: Mapping[str, str] = field(default_factory=dict)
     imports: Collection[str] = ()
 
     @classmethod
@@ -87,7 +88,7 @@ class Identity:
             parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))
         named = {"version": version, "data": data or None, "threads": threads}
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
-        return cls(key, parts, code.imports)
+        return cls(key, parts, code.parts, code.imports)
 
     def alone_in(self, study: str) -> Identity:
         """Return the identity of a plan in which a study's trials do not share: of no use to others."""

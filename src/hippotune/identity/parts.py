@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from hippotune.identity.surroundings import SECRET
 
 _LONGEST = 60
-_SOURCE, _CONTENT = "source ", "content "
-_DIGEST = re.compile(r"(source|content) [0-9a-f]{12}")
+_SOURCE, _COMPILED, _CONTENT = "source ", "compiled ", "content "
+_DIGEST = re.compile(r"(source|compiled|content) [0-9a-f]{12}")
 
 
 def digest(text: str | bytes) -> str:
@@ -23,9 +23,14 @@ def digest(text: str | bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def of_source(text: str) -> str:
-    """Return a part that stands for source code."""
-    return _SOURCE + digest(text)[:12]
+def of_source(text: str, compiled: bool = False) -> str:
+    """Return a part that stands for source code, or for compiled code where there is no source."""
+    return (_COMPILED if compiled else _SOURCE) + digest(text)[:12]
+
+
+def is_compiled(part: str) -> bool:
+    """Whether a part stands for compiled code."""
+    return part.startswith(_COMPILED)
 
 
 def of_value(name: str, text: str) -> str:
@@ -44,7 +49,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         if old is None or new is None:
             said.append(f"{name}: {'new' if old is None else 'gone'}")
         elif _DIGEST.fullmatch(old) or _DIGEST.fullmatch(new):
-            both = old.startswith(_SOURCE) and new.startswith(_SOURCE)
+            both = all(part.startswith((_SOURCE, _COMPILED)) for part in (old, new))
             said.append(f"{name}: {'source changed' if both else 'changed'}")
         else:
             said.append(f"{name}: {old} -> {new}")
