@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import enum
-import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -33,9 +31,9 @@ from hippotune.identity.members import (
     defaults,
     enclosed,
     functions_in,
+    imported,
     is_dunder,
     is_inner,
-    package_of,
     resolved,
 )
 from hippotune.identity.ownership import is_users
@@ -213,7 +211,9 @@ class _Reading:
             if not is_dunder(name):
                 self._note_value(f"{label}.{name}", value, module, label)
         for each in found:
-            names |= self._imported(each.uses.imports, module)
+            found_by_import, packages = imported(each.uses.imports, module, self.is_users)
+            names |= found_by_import
+            self._imports |= packages
         place = Place(label, function, names, module)
         for chain in names_read(code):
             self._read_name(chain, place)
@@ -268,27 +268,6 @@ class _Reading:
             self._texts[f"{shown} (is)"] = self.named(value)
         else:
             self._note_value(shown, value, module, place.label)
-
-    def _imported(self, imports: Mapping[str, tuple[str, str | None, int]], module: str) -> dict[str, Any]:
-        """Return what import statements inside a function bring in. Only the user's modules are loaded."""
-        found: dict[str, Any] = {}
-        for alias, (name, attribute, level) in imports.items():
-            try:
-                origin = (
-                    importlib.util.resolve_name("." * level + name, package_of(module)) if level else name
-                )
-                self._imports.add(origin.partition(".")[0])
-                loaded = sys.modules.get(origin)
-                if loaded is None and self.is_users(origin):
-                    loaded = importlib.import_module(origin)
-                if loaded is None:
-                    continue
-                if attribute is not None and not hasattr(loaded, attribute) and self.is_users(origin):
-                    importlib.import_module(f"{origin}.{attribute}")
-                found[alias] = loaded if attribute is None else getattr(loaded, attribute)
-            except (ImportError, AttributeError):
-                continue  # training fails on it too, or does without
-        return found
 
     def _read_use(self, use: Use, place: Place, imports: Mapping[str, Any]) -> None:
         """Read names that the function imports itself, and the environment."""

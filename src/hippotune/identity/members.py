@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -60,8 +62,33 @@ def enclosed(function: FunctionType) -> dict[str, Any]:
     return variables
 
 
-def package_of(module: str) -> str:
-    """Return the package that relative imports in a module start from."""
+def imported(
+    imports: Mapping[str, tuple[str, str | None, int]], module: str, is_users: Callable[[object], bool]
+) -> tuple[dict[str, Any], set[str]]:
+    """Return what import statements inside a function bring in, and the packages that it comes from.
+
+    Only the user's own modules are loaded for it.
+    """
+    found: dict[str, Any] = {}
+    packages: set[str] = set()
+    for alias, (name, attribute, level) in imports.items():
+        try:
+            origin = importlib.util.resolve_name("." * level + name, _package_of(module)) if level else name
+            packages.add(origin.partition(".")[0])
+            loaded = sys.modules.get(origin)
+            if loaded is None and is_users(origin):
+                loaded = importlib.import_module(origin)
+            if loaded is None:
+                continue
+            if attribute is not None and not hasattr(loaded, attribute) and is_users(origin):
+                importlib.import_module(f"{origin}.{attribute}")
+            found[alias] = loaded if attribute is None else getattr(loaded, attribute)
+        except (ImportError, AttributeError):
+            continue  # training fails on it too, or does without
+    return found, packages
+
+
+def _package_of(module: str) -> str:
     loaded = sys.modules.get(module)
     return getattr(loaded, "__package__", None) or module.rpartition(".")[0]
 
