@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import Bar, Figures, run
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Checkpoint, Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.store.catalog import open_store
 from hippotune.store.files import checkpoint_name
-from hippotune.store.key import PlanKey
 from scale import STEPS, space
 
 STUDY, KEY = "reopen", PlanKey("Digits", "version:1", "{}", 0)

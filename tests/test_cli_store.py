@@ -16,9 +16,9 @@ import pytest
 from hippotune import Report
 from hippotune.cli.main import main
 from hippotune.history import find_study
+from hippotune.identity.key import PlanKey
 from hippotune.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
-from hippotune.store.key import PlanKey
 from stored import DECAYS, Asking, study, trained
 
 HEAVY = [{"lr": 0.5, "weight": weight, "scale": 1.0} for weight in (1, 10, 20)]
@@ -116,7 +116,7 @@ def test_show_tells_the_work_the_trials_and_the_tree(run: Run, home: Path) -> No
     key = key_of(home, "decays")
     assert lines[1].startswith(f"  trainer Falling, plan {key.digest}, last used 2")
     assert lines[2] == "  on the same plan: heavy"
-    assert re.fullmatch(r"  with other code, settings or seeds: --plan [0-9a-f]{16}", lines[3])
+    assert re.fullmatch(r"  another plan of it: --plan [0-9a-f]{16}; changed from it .*", lines[3])
     table = [line.split(maxsplit=7) for line in lines if re.match(r" +\d+ +\d+ +\d+ +\d+", line)]
     assert sorted(row[:4] for row in table) == [
         ["0", "8", "8", "8"],

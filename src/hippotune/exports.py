@@ -152,8 +152,8 @@ def _sync(path: Path) -> None:
 def export_best(home: Path, number: int, origin: Origin, load: Callable[[], object]) -> Path | None:
     """Export a study's best result below its home, in place of its earlier one; None if there is nothing to.
 
-    `load` returns the trained trainer, for which `prepare` need not run. What it does to the random generators and torch's settings of this
-    process is undone.
+    `load` returns the trained trainer, for which `prepare` need not run. What it does to the random
+    generators and torch's settings of this process is undone.
     """
     if importlib.util.find_spec("torch") is None:
         return None

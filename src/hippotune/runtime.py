@@ -21,12 +21,12 @@ from hippotune.engine.loop import FactWriter, Loop
 from hippotune.engine.widening import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
-from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
 
 T = TypeVar("T")

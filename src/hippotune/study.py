@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hippotune.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
 from hippotune.executors.base import Executor, Job
 from hippotune.history import listed_as
+from hippotune.identity.data import data_text
+from hippotune.identity.key import Identity, Origin, PlanKey
+from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
+from hippotune.identity.versions import versions
 from hippotune.limits import Deadline, Limits
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.plan import unique_steps
@@ -29,7 +33,6 @@ from hippotune.sequences.values import Value
 from hippotune.sizes import parse_bytes
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
-from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.trainers.base import Trainer
@@ -71,8 +74,8 @@ class Study:
     name : str
         What the study is called in the store and on the command line.
     trainer : type[Trainer]
-        The trainer's class. Its source, `settings` and `seed` make the plan: studies that agree in them
-        share everything that was trained; edited training code begins a new plan.
+        The trainer's class. Its source with all that it reads, `settings`, `data` and `seed` make the plan:
+        studies that agree in them share everything that was trained; any change begins a new plan.
     home : str or Path
         The folder of the store and of checkpoints.
     executor : Executor
@@ -86,7 +89,11 @@ class Study:
     store : str
         A database URL, such as ``postgresql://…``, in place of SQLite below `home`.
     version : str
-        Identifies the training code in place of its source, where edits are known not to matter.
+        Identifies the training code in place of its source and of what it reads, where changes are known not
+        to matter; other versions of Python, torch and NumPy then go on with the plan too.
+    data : str or Path
+        What the trainer learns from. A path (a `Path`, or text that names a file or folder that exists)
+        counts by its content; a URL or version, by its text.
     checkpoint_budget : str or int
         How much all checkpoints of the plan may take, as ``"20GB"`` or in bytes; by default as much as
         there is. What costs least to train again goes first.
@@ -108,6 +115,7 @@ class Study:
         share: bool = True,
         store: str | None = None,
         version: str | None = None,
+        data: str | Path | None = None,
         checkpoint_budget: str | int | None = None,
         keep_best: int = 3,
         width: WidthPolicy | None = None,
@@ -132,9 +140,11 @@ class Study:
         if width is not None and not isinstance(width, WidthPolicy):
             raise InvalidInput(f"width is {width!r}; expected a policy, such as hippo.Fluid(max_width=4)")
         self.width = width
+        self.data = data
         self._version = version
         self._executor = executor
         self._runtime: Runtime | None = None
+        self._opened: Identity | None = None
         self._notes: list[str] = []
         self._warnings: list[str] = []
         self._aim: tuple[str, str] | None = None
@@ -152,12 +162,14 @@ class Study:
     @property
     def key(self) -> PlanKey:
         """What the study's plan is found by."""
-        version = self._version
-        key = PlanKey.of(self.trainer, self.settings, self.seed, version)
-        if not self.share:
-            # Trials that must not share get a plan of their own: nothing in it is of use to others.
-            return PlanKey(key.trainer, f"{key.version} alone in {self.name}", key.settings, key.seed)
-        return key
+        return self._identify().key
+
+    def _identify(self, remember: bool = False) -> Identity:
+        """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""
+        data = data_text(self.data, self.home, remember)
+        threads = None if self._executor is None else self._executor.threads
+        identity = Identity.of(self.trainer, self.settings, self.seed, self._version, data, threads)
+        return identity if self.share else identity.alone_in(self.name)
 
     @property
     def executor(self) -> Executor:
@@ -232,11 +244,11 @@ class Study:
     def _note_aim(self, tuner: Tuner) -> None:
         """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
         aim = (tuner.metric, tuner.mode)
-        if self._aim != aim and not self.executor.virtual:
+        if self._aim != aim and not self.executor.virtual and self._opened is not None:
             from hippotune.store.catalog import open_store
 
             with open_store(self.home, self.store_url) as catalog:
-                catalog.aim(listed_as(self.name, self.share), self.key, *aim)
+                catalog.aim(listed_as(self.name, self.share), self._opened.key, *aim)
             self._aim = aim
 
     async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
@@ -408,15 +420,30 @@ class Study:
             self._runtime.halt()
 
     def _open(self) -> Runtime:
-        if self._runtime is None or self._runtime.closed:
-            self._runtime = acquire(self.place, self.key, self.executor, self._make_runtime)
+        """Open the plan that belongs to the trainer as it is now, which may be another one than last time."""
+        identity = self._identify(remember=not self.executor.virtual)
+        runtime = self._runtime
+        if runtime is not None and not runtime.closed:
+            if self._opened is not None and self._opened.key == identity.key:
+                return runtime
+            if runtime.busy:
+                raise HippoError(
+                    f"what study {self.name!r} trains was changed while it is being tuned: "
+                    "wait for its end, or make another study"
+                )
+            self.close()
+            if runtime.executor is self.executor:
+                runtime.close()  # others on the old plan open it again when they need it
+        self._opened, self._aim = identity, None
+        make = partial(self._make_runtime, identity)
+        self._runtime = acquire(self.place, identity.key, self.executor, make)
         return self._runtime
 
-    def _make_runtime(self) -> Runtime:
-        key = self.key
+    def _make_runtime(self, identity: Identity) -> Runtime:
+        store, threads = self._open_store(identity)
         packing = 1 if self.width is None else self.width.packing
-        job = Job(self.trainer, self.settings, self.seed, checkpoint_folder(self.home, key), packing)
-        store = self._open_store(key)
+        folder = checkpoint_folder(self.home, identity.key)
+        job = Job(self.trainer, self.settings, self.seed, folder, packing, threads, identity.code)
         try:
             runtime = Runtime(store, self.executor, job, self.checkpoint_budget, self.width)
         except BaseException:
@@ -436,19 +463,35 @@ class Study:
             )
         return runtime
 
-    def _open_store(self, key: PlanKey) -> Store:
+    def _open_store(self, identity: Identity) -> tuple[Store, int | None]:
+        """Open the plan's store; returns it with the number of threads that the plan keeps."""
         if self.executor.virtual:
-            return MemoryStore()
+            return MemoryStore(), None
         from hippotune.store.catalog import open_store
 
+        key, usual = identity.key, self.executor.usual_threads
+        now = Origin(identity.parts, versions(identity.imports), key.threads or usual)
         catalog = open_store(self.home, self.store_url)
-        before = catalog.bind(listed_as(self.name, self.share), key)
-        if before is not None:
-            self._notes.append(
-                f"{self.trainer.__name__}'s code, settings or seed changed since study {self.name!r} "
-                "last ran: a new plan begins (the old one is kept)"
-            )
-        return catalog.plan(key)
+        try:
+            known = catalog.origin(key)
+            if known is not None:
+                self._notes += noted_versions(self.name, known, now, waived=self._version is not None)
+                self._notes += noted_threads(known, usual if key.threads is None else key.threads)
+            before = catalog.bind(listed_as(self.name, self.share), key, now)
+            if before is not None:
+                said = said_of_move(catalog.origin(before), now)
+                self._notes.append(
+                    f"{said} since study {self.name!r} last ran: "
+                    + (
+                        "a new plan begins (the old one is kept)"
+                        if known is None
+                        else "an earlier plan goes on"
+                    )
+                )
+            return catalog.plan(key), (known or now).threads
+        except BaseException:
+            catalog.close()
+            raise
 
     def _follow(
         self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None

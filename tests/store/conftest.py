@@ -20,9 +20,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from hippotune.identity.key import PlanKey
 from hippotune.store.base import Store
 from hippotune.store.catalog import Catalog, open_store
-from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
 
 _names = itertools.count()

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Checkpoint, MetricsRecorded, NodeAdded, Position
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import open_store
-from hippotune.store.key import PlanKey
 from hippotune.store.secret import Secret
 
 KEY = PlanKey("Digits", "version:1", "{}", 0)

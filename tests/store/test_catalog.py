@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, MissingExtra, StoreError
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, MetricsRecorded, NodeAdded, Position
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import Catalog, open_store
-from hippotune.store.key import PlanKey
 
 ONE = PlanKey("Digits", "version:1", '{"hidden":32}', 0)
 OTHER = PlanKey("Digits", "version:2", '{"hidden":32}', 2**70)

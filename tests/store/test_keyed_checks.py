@@ -10,11 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from hippotune.errors import StoreError
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Checkpoint, CheckpointKept, Fact, NodeAdded, Position
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import Catalog, open_store
 from hippotune.store.database import Database
-from hippotune.store.key import PlanKey
 from hippotune.store.schema import CHECKPOINTS
 from hippotune.store.secret import FILE_NAME
 

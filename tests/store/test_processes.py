@@ -11,9 +11,9 @@ from subprocess import Popen
 import pytest
 
 from hippotune.errors import StoreError
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import MetricsRecorded
 from hippotune.store.catalog import Catalog, open_store
-from hippotune.store.key import PlanKey
 from store.programs import BATCH, KEY, running
 
 

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from hippotune.cli.main import main
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import (
     Checkpoint,
     CheckpointKept,
@@ -23,7 +24,6 @@ from hippotune.sequences.config import Config
 from hippotune.store import schema
 from hippotune.store.catalog import Catalog, open_store
 from hippotune.store.database import Database
-from hippotune.store.key import PlanKey
 from hippotune.store.lock import PlanInUse
 from hippotune.store.totals import PlanTotals
 

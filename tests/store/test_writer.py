@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hippotune.errors import StoreError
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, MetricsRecorded, Position
 from hippotune.store.catalog import open_store
-from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
 from hippotune.store.writer import Writer
 

@@ -24,8 +24,8 @@ from hippotune.sizes import format_bytes
 from hippotune.view import short
 
 if TYPE_CHECKING:
+    from hippotune.identity.key import PlanKey
     from hippotune.store.catalog import Catalog, PlanInfo
-    from hippotune.store.key import PlanKey
 
 _DESCRIPTION = """\
 Remove checkpoint files that no plan knows, and temporary files that killed processes left behind.

@@ -12,6 +12,7 @@ from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, read
 from hippotune.collecting import nothing_collected
 from hippotune.history import History, TrialHistory
+from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
 from hippotune.sizes import format_bytes
 from hippotune.stages.tree import stage_tree
@@ -120,8 +121,10 @@ class Page:
         yield f"  trainer {info.key.trainer}, plan {info.key.digest}, last used {moment(info.used)}"
         if sharing := [each.name for each in related if each.key == info.key]:
             yield f"  on the same plan: {', '.join(sorted(sharing))}"
-        if elsewhere := [each.key.digest for each in related if each.name == info.name]:
-            yield f"  with other code, settings or seeds: --plan {', --plan '.join(elsewhere)}"
+        for other in (each.key.digest for each in related if each.name == info.name):
+            changes = self.stored.changes.get(other)
+            why = f"; changed from it to this one: {shown(changes, _MOST_NAMED)}" if changes else ""
+            yield f"  another plan of it: --plan {other}{why}"
 
     def _work(self) -> Iterator[str]:
         history, work = self.history, self.history.work()

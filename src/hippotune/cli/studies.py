@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,12 +58,14 @@ class Stored:
     """A study as it is in its store, with `related` ones: on other plans, and other studies on its plan.
 
     `exported` is the file to which its best result was exported, where there is one.
+    `changes` says what is different in the plan that is shown from each other plan of the study, by digest.
     """
 
     info: StudyInfo
     history: History
     related: list[StudyInfo]
     exported: Path | None
+    changes: Mapping[str, list[str]]
 
 
 def read(options: argparse.Namespace) -> Stored:
@@ -78,9 +81,20 @@ def read(options: argparse.Namespace) -> Stored:
         related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
         try:
             exported = find_export(home_of(home), info.name, info.made)
-            return Stored(info, read_study(catalog, info), related, exported)
+            changes = _changes(catalog, info, related)
+            return Stored(info, read_study(catalog, info), related, exported, changes)
         except StoreError as error:
             if not isinstance(error.__cause__, InvalidInput):
                 raise
             # A function as a sequence: it is known where it is defined, and nowhere else.
             raise StoreError(f"{error}; name the file that defines the study in place of {name!r}") from error
+
+
+def _changes(catalog: Catalog, info: StudyInfo, related: Sequence[StudyInfo]) -> dict[str, list[str]]:
+    here = catalog.origin(info.key)
+    others = {each.key.digest: catalog.origin(each.key) for each in related if each.name == info.name}
+    return {
+        digest: there.changes_to(here)
+        for digest, there in others.items()
+        if there is not None and here is not None
+    }

@@ -39,7 +39,9 @@ Emit = Callable[[Event], None]
 class Job:
     """What workers need to know before the first lease: the trainer and where its checkpoints live.
 
-    `packing` is how many workers there should be on every slot.
+    `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
+    with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
+    the parts of the trainer's fingerprint, which workers must find again.
     """
 
     trainer: type[Trainer]
@@ -47,6 +49,8 @@ class Job:
     seed: int = 0
     checkpoints: Path = Path(".")
     packing: int = 1
+    threads: int | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
 
 
 class Executor(ABC):
@@ -56,6 +60,14 @@ class Executor(ABC):
     """
 
     virtual = False
+
+    threads: int | None = None
+    """The threads of a worker, where the user gave their number."""
+
+    @property
+    def usual_threads(self) -> int | None:
+        """How many threads a worker of a new plan gets; None where that means nothing."""
+        return None
 
     @property
     @abstractmethod

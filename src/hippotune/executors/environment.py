@@ -14,13 +14,18 @@ THREAD_VARIABLES = (
 )
 
 
-def alike(given: Mapping[str, str], threads: int | None, default: int) -> dict[str, str]:
-    """Return the variables that all workers need alike.
+def usual_threads(given: Mapping[str, str], default: int) -> int:
+    """Return how many threads a worker of a new plan gets: as the environment says, or else `default`."""
+    for name in THREAD_VARIABLES:
+        if (text := given.get(name, "").strip()).isdigit() and int(text) > 0:
+            return int(text)
+    return default
 
-    Where `threads` says how many, that holds; else what was `given` in the environment, or else `default`.
-    """
-    alike = {name: given.get(name, str(default)) for name in THREAD_VARIABLES}
-    if threads is not None:
-        alike = dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+def alike(given: Mapping[str, str], threads: int) -> dict[str, str]:
+    """Return the variables that all workers need alike."""
     # Sets of strings must not be gone through in another order in another worker.
-    return {**alike, "PYTHONHASHSEED": given.get("PYTHONHASHSEED", "0")}
+    return {
+        **dict.fromkeys(THREAD_VARIABLES, str(threads)),
+        "PYTHONHASHSEED": given.get("PYTHONHASHSEED", "0"),
+    }

@@ -21,7 +21,7 @@ from hippotune.engine.commands import ExecutorCommand, RunLease
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.bonds import Bonds
-from hippotune.executors.environment import alike
+from hippotune.executors.environment import alike, usual_threads
 from hippotune.executors.patience import Patience
 from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import pack
@@ -45,9 +45,9 @@ class Local(Executor):
         killed and replaced. By default 50 times the usual step, at least 10 minutes, and without a limit
         until the first step is finished. ``math.inf`` waits for ever.
     threads : int, optional
-        How many threads a worker computes with. By default the machine's cores are shared out evenly, and
-        each worker stays on its own; every worker gets equally many, because the order in which numbers are
-        summed up may depend on it.
+        How many threads a worker computes with. By default the number that the plan was begun with: then, the
+        machine's cores were shared out evenly. Bits of results depend on it, so that a number which is given
+        here is part of the plan's identity.
     """
 
     def __init__(self, workers: int = 2, hang_after: float | None = None, threads: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Local(Executor):
             raise InvalidInput(f"threads is {threads!r}; expected a whole number from 1 on, or None")
         self._workers = workers
         self._hang_after = hang_after
-        self._threads = threads
+        self.threads = threads
         self._slots: list[Slot] = []
         self._bonds = Bonds()
         self._meetings: tempfile.TemporaryDirectory[str] | None = None
@@ -70,6 +70,11 @@ class Local(Executor):
         """The number of worker processes."""
         return self._workers
 
+    @property
+    def usual_threads(self) -> int:
+        """An even share of the cores, or what ``OMP_NUM_THREADS`` says."""
+        return usual_threads(os.environ, len(_shares(self._workers)[0]))
+
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""
         if self._slots:
@@ -77,11 +82,13 @@ class Local(Executor):
         job = replace(job, checkpoints=job.checkpoints.absolute())
         greeting = pickle.dumps(pack(job), protocol=5)
         workers = self._workers * job.packing
+        threads = self.threads or job.threads or self.usual_threads
+        shares = _shares(self._workers)
         begin = partial(
             _begin,
             logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
-            shares=_shares(self._workers) if self._threads is None else [],
-            environment=_environment(self._workers, self._threads),
+            shares=shares if threads <= len(shares[0]) else [],
+            environment={**os.environ, **alike(os.environ, threads)},
         )
         slots: list[Slot] = []
         bonds = self._bonds = Bonds()
@@ -167,10 +174,6 @@ def _shares(workers: int) -> list[list[int]]:
     cores = _cores()
     size = max(1, len(cores) // workers)
     return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
-
-
-def _environment(workers: int, threads: int | None) -> dict[str, str]:
-    return {**os.environ, **alike(os.environ, threads, len(_shares(workers)[0]))}
 
 
 def _is_whole(value: object) -> bool:

@@ -21,7 +21,7 @@ from hippotune import __version__
 from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.environment import alike
+from hippotune.executors.environment import alike, usual_threads
 from hippotune.executors.ray_cluster import Cluster, SlotResources, join
 from hippotune.executors.ray_crew import RayCrew, Wanted
 from hippotune.executors.ray_worker import Posting
@@ -53,7 +53,8 @@ class Ray(Executor):
     hang_after : float, optional
         As for `Local`.
     threads : int, optional
-        How many threads a worker computes with; by default as many as its slot has CPUs.
+        How many threads a worker computes with. By default the number that the plan was begun with: then, as
+        many as its slot had CPUs. As for `Local`, a number that is given here is part of the plan's identity.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Ray(Executor):
         self._workers = workers
         self._runtime_env = runtime_env
         self._hang_after = hang_after
-        self._threads = threads
+        self.threads = threads
         self._cluster: Cluster | None = None
         self._crew: RayCrew | None = None
         self._marker: Path | None = None
@@ -101,6 +102,11 @@ class Ray(Executor):
         """The address of the web page of the cluster that was joined; None where it has none."""
         return self._cluster.dashboard if self._cluster is not None else None
 
+    @property
+    def usual_threads(self) -> int:
+        """As many as a slot has CPUs, or what ``OMP_NUM_THREADS`` says."""
+        return usual_threads(os.environ, self._slot.cores)
+
     async def start(self, job: Job, emit: Emit) -> None:
         """Join the cluster and have actors made; their workers are announced as they come up."""
         if self._crew is not None:
@@ -111,7 +117,7 @@ class Ray(Executor):
             parcel=pack(job),
             checkpoints=job.checkpoints,
             marker=f".seen-by-all-nodes-{secrets.token_hex(8)}",
-            environment=alike(os.environ, self._threads, default=self._slot.cores),
+            environment=alike(os.environ, self.threads or job.threads or self.usual_threads),
             hang_after=self._hang_after,
             version=__version__,
             secret=secrets.token_bytes(32),

@@ -19,6 +19,8 @@ from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.wide import Part
+from hippotune.identity.again import changes_by_import
+from hippotune.identity.parts import shown
 from hippotune.trainers.state.functions import SHIPPED
 
 
@@ -70,6 +72,12 @@ def unpack(parcel: Parcel) -> Job:
         raise TrainerError(f"a parcel for {parcel.trainer} holds {job!r}; expected a Job")
     for name in parcel.by_value:
         _publish(name, job.trainer)
+    if changes := changes_by_import(job.trainer, job.code, parcel.by_value):
+        raise TrainerError(
+            f"trainer {parcel.trainer} is another one in workers, which import its modules anew: "
+            f"{shown(changes)}. Restart after edits of a file; pass values that are set after an import as "
+            "settings=, or set them where the module itself does"
+        )
     return job
 
 

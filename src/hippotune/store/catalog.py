@@ -17,8 +17,8 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, StoreError
+from hippotune.identity.key import Origin, PlanKey
 from hippotune.store.database import Database
-from hippotune.store.key import PlanKey
 from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
 from hippotune.store.rows import storable
 from hippotune.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
@@ -131,13 +131,27 @@ class Catalog:
             totals = read_totals(connection)
             return {_key(row): totals.get(row.id, PlanTotals()) for row in connection.execute(query)}
 
-    def bind(self, study: str, key: PlanKey) -> PlanKey | None:
-        """Note that a study uses a plan now. Returns the plan that it used before, where that was another."""
+    def origin(self, key: PlanKey) -> Origin | None:
+        """Return what a plan was begun with; None where there is no such plan, or where it is not known."""
+        query = sa.select(PLANS.c.origin).where(PLANS.c.digest == key.digest)
+        with self._database.reading() as connection:
+            found: str | None = connection.execute(query).scalar()
+        return None if found is None else Origin.from_json(found)
+
+    def bind(self, study: str, key: PlanKey, origin: Origin | None = None) -> PlanKey | None:
+        """Note that a study uses a plan now. Returns the plan that it used before, where that was another.
+
+        A plan of which that is not known yet was begun with `origin`.
+        """
         if not study or storable(study) != study:
             raise InvalidInput(f"study name is {study!r}; expected text without NUL and surrogate characters")
         mine = STUDIES.c.name == study
         with self._database.changing() as connection:
             plan = _find_or_add(connection, key)
+            if origin is not None:
+                unknown = (PLANS.c.id == plan, PLANS.c.origin.is_(None))
+                text = storable(origin.to_json())
+                connection.execute(sa.update(PLANS).where(*unknown).values(origin=text))
             query = (
                 sa.select(*_KEY_COLUMNS, STUDIES.c.used)
                 .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
@@ -204,11 +218,13 @@ _KEY_COLUMNS = (
     PLANS.c.version,
     PLANS.c.settings,
     PLANS.c.seed,
+    PLANS.c.data,
+    PLANS.c.threads,
 )
 
 
 def _key(row: Any) -> PlanKey:
-    return PlanKey(row.trainer, row.version, row.settings, int(row.seed))
+    return PlanKey(row.trainer, row.version, row.settings, int(row.seed), row.data or "", row.threads)
 
 
 def latest(studies: list[StudyInfo]) -> list[StudyInfo]:
@@ -247,6 +263,8 @@ def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
             version=key.version,
             settings=key.settings,
             seed=str(key.seed),
+            data=key.data or None,
+            threads=key.threads,
             made=time.time(),
         )
     )

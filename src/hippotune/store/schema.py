@@ -24,7 +24,11 @@ def _table(name: str, *columns: str) -> TableClause:
 
 
 VERSION = _table("schema", "version")
-PLANS = _table("plans", "id", "digest", "trainer", "version", "settings", "seed", "made")
+PLANS = _table(
+    "plans",
+    *("id", "digest", "trainer", "version", "settings", "seed", "made"),
+    *("data", "threads", "origin"),
+)
 STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
 HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _table("sequences", "plan", "id", "body")
@@ -103,7 +107,13 @@ def _version_3(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN keyed_check TEXT")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3)
+def _version_4(connection: Connection) -> None:
+    """Let plans say which data and threads they are found by, and, as JSON, what they were begun with."""
+    for column_and_type in ("data TEXT", "threads BIGINT", "origin TEXT"):
+        connection.exec_driver_sql(f"ALTER TABLE hippo_plans ADD COLUMN {column_and_type}")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4)
 
 
 def stored_version(connection: Connection) -> int:

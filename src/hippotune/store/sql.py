@@ -13,6 +13,7 @@ from functools import cached_property
 import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, StoreError
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
@@ -26,7 +27,6 @@ from hippotune.plan.facts import (
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
 from hippotune.store.database import Database
-from hippotune.store.key import PlanKey
 from hippotune.store.lock import PlanLock
 from hippotune.store.rows import Batch, Numbers, Row, configs_from, results_from, sequences_from
 from hippotune.store.schema import CHECKPOINTS, CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS

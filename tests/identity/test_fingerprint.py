@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hippotune.store.fingerprint import fingerprint
+from hippotune.identity.fingerprint import fingerprint
 
 STUDY = '''
 import functools
@@ -112,7 +112,7 @@ def fingerprint_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fingerpri
                 patch.delitem(sys.modules, name, raising=False)
             linecache.clearcache()
             importlib.invalidate_caches()
-            return fingerprint(importlib.import_module("digits_study").Digits)
+            return fingerprint(importlib.import_module("digits_study").Digits).digest
 
     return made
 
@@ -192,7 +192,10 @@ def test_it_is_the_same_in_a_script_as_in_a_module_and_in_every_process(
     fingerprint_of: Fingerprint, tmp_path: Path
 ) -> None:
     expected = fingerprint_of()
-    script = STUDY + "\nfrom hippotune.store.fingerprint import fingerprint\nprint(fingerprint(Digits))\n"
+    script = (
+        STUDY
+        + "\nfrom hippotune.identity.fingerprint import fingerprint\nprint(fingerprint(Digits).digest)\n"
+    )
     (tmp_path / "project" / "script.py").write_text(script)
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}

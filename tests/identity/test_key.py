@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hippotune.errors import InvalidInput
-from hippotune.store.key import PlanKey
+from hippotune.identity.key import Identity, PlanKey
 
 
 class Digits:
@@ -15,8 +15,8 @@ class Digits:
 
 
 def test_equal_settings_give_equal_keys_however_they_are_written() -> None:
-    one = PlanKey.of(Digits, {"layers": [32, 32], "data": {"a": 1, "b": None}}, seed=3)
-    other = PlanKey.of(Digits, {"data": {"b": None, "a": 1}, "layers": (32, 32)}, seed=3)
+    one = Identity.of(Digits, {"layers": [32, 32], "data": {"a": 1, "b": None}}, seed=3).key
+    other = Identity.of(Digits, {"data": {"b": None, "a": 1}, "layers": (32, 32)}, seed=3).key
     assert one == other
     assert one.digest == other.digest
 
@@ -27,13 +27,13 @@ def test_equal_settings_give_equal_keys_however_they_are_written() -> None:
 )
 def test_whatever_decides_results_decides_the_plan(change: dict[str, Any]) -> None:
     given: dict[str, Any] = {"trainer": Digits, "settings": {"hidden": 32}, "seed": 0, "version": "1"}
-    assert PlanKey.of(**given).digest != PlanKey.of(**{**given, **change}).digest
+    assert Identity.of(**given).key.digest != Identity.of(**{**given, **change}).key.digest
 
 
 def test_a_version_stands_in_for_the_source_and_is_not_taken_for_it() -> None:
-    by_source = PlanKey.of(Digits)
+    by_source = Identity.of(Digits).key
     assert by_source.version.startswith("source:")
-    by_version = PlanKey.of(Digits, version=by_source.version.removeprefix("source:"))
+    by_version = Identity.of(Digits, version=by_source.version.removeprefix("source:")).key
     assert by_version.digest != by_source.digest
 
 
@@ -44,9 +44,9 @@ def test_a_digest_is_the_same_everywhere_and_can_name_a_folder() -> None:
 @pytest.mark.parametrize("settings", [{"model": object()}, {"sizes": {1, 2}}, {"mixed": {1: 0, "a": 0}}])
 def test_settings_that_cannot_be_written_down_are_refused_by_name(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=rf"settings\['{next(iter(settings))}'\]"):
-        PlanKey.of(Digits, settings)
+        Identity.of(Digits, settings)
 
 
 def test_settings_are_found_by_names() -> None:
     with pytest.raises(InvalidInput, match="the key 1"):
-        PlanKey.of(Digits, {1: 2})  # type: ignore[dict-item]
+        Identity.of(Digits, {1: 2})  # type: ignore[dict-item]

@@ -1,0 +1,135 @@
+"""What makes a plan this plan: the training code with all that it reads, settings, data and seed.
+
+Results may be taken from a plan only if training again would give them again. So a plan is found by
+everything that decides them, apart from the configs; where any of it changes, another plan begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from hippotune.errors import InvalidInput
+from hippotune.identity.fingerprint import Fingerprint, fingerprint
+from hippotune.identity.parts import differences, of_value
+
+
+@dataclass(frozen=True)
+class PlanKey:
+    """The identity of a plan.
+
+    Attributes
+    ----------
+    trainer : str
+        The name of the trainer's class.
+    version : str
+        ``source:…``, the fingerprint of the training code, or ``version:…`` where the user gave one.
+    settings : str
+        The trainer's settings as JSON, with sorted keys.
+    seed : int
+        The study's seed.
+    data : str
+        The study's data by content; empty where none was given.
+    threads : int, optional
+        The threads of a worker, where the user gave their number.
+    """
+
+    trainer: str
+    version: str
+    settings: str
+    seed: int
+    data: str = ""
+    threads: int | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name for the plan, the same on every machine."""
+        whole: list[object] = [self.trainer, self.version, self.settings, self.seed]
+        if self.data or self.threads is not None:
+            whole += [self.data, self.threads]
+        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A plan's key, with what it was made from.
+
+    `parts` are short texts by name, for a person who wants to know why two plans differ; `code` are those of
+    the training code. `imports` are the packages that the training code imports by itself.
+    """
+
+    key: PlanKey
+    parts: Mapping[str, str]
+    code: Mapping[str, str] = field(default_factory=dict)
+    imports: Collection[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        trainer: type,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        version: str | None = None,
+        data: str = "",
+        threads: int | None = None,
+    ) -> Identity:
+        """Identify a trainer's plan, as everything is now; with `version`, the code is up to the user."""
+        if version is not None and not isinstance(version, str):
+            raise InvalidInput(f'version is {version!r}; expected text, such as version="2"')
+        code = fingerprint(trainer) if version is None else Fingerprint("", {}, frozenset())
+        made_of = f"source:{code.digest}" if version is None else f"version:{version}"
+        key = PlanKey(trainer.__qualname__, made_of, _canonical(settings or {}), seed, data, threads)
+        parts = {**code.parts, "seed": str(seed)}
+        for name, value in (settings or {}).items():
+            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))
+        named = {"version": version, "data": data or None, "threads": threads}
+        parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
+        return cls(key, parts, code.parts, code.imports)
+
+    def alone_in(self, study: str) -> Identity:
+        """Return the identity of a plan in which a study's trials do not share: of no use to others."""
+        return replace(self, key=replace(self.key, version=f"{self.key.version} alone in {study}"))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a plan was begun with: the parts of its identity, versions of libraries, threads of a worker."""
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    threads: int | None = None
+
+    def changes_to(self, later: Origin) -> list[str]:
+        """Return what is different in a later plan, for a person to read."""
+        return differences({**self.parts, **self.versions}, {**later.parts, **later.versions})
+
+    def to_json(self) -> str:
+        """Write it down."""
+        return json.dumps(
+            {"parts": dict(self.parts), "versions": dict(self.versions), "threads": self.threads}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Origin:
+        """Read what `to_json` has written."""
+        found = json.loads(text)
+        return cls(found["parts"], found["versions"], found["threads"])
+
+
+def _canonical(settings: Mapping[str, Any]) -> str:
+    """Return settings as JSON text that is the same for equal settings."""
+    for name, value in settings.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"settings has the key {name!r}; expected names, as strings")
+        try:
+            json.dumps(value, sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"settings[{name!r}] is {value!r}, which cannot be written as JSON ({error}); "
+                "expected numbers, strings, booleans, None, and lists or dicts of them"
+            ) from None
+    return json.dumps(dict(settings), sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,105 @@
+"""Functions, classes and names as they are in this process, taken apart."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from hippotune.identity.bytecode import Chain
+
+
+def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
+    """Yield the functions among the members of a class."""
+    for value in values:
+        match value:
+            case property():
+                yield from functions_in((value.fget, value.fset, value.fdel))
+            case staticmethod() | classmethod():
+                yield from functions_in((value.__func__,))
+            case functools.cached_property():
+                yield from functions_in((value.func,))
+            case FunctionType():
+                yield value
+
+
+def resolved(chain: Chain, names: Mapping[str, Any]) -> object:
+    """Follow a chain through modules; None where it leads through anything else."""
+    value = names.get(chain[0])
+    for attribute in chain[1:]:
+        if not isinstance(value, ModuleType):
+            return None
+        value = getattr(value, attribute, None)
+    return value
+
+
+def arguments() -> str:
+    """Write the arguments of the program; of its own name, what does not depend on where it lies."""
+    return repr([os.path.basename(sys.argv[0]) if sys.argv else "", *sys.argv[1:]])
+
+
+def defaults(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the arguments of a function that have a default, with it."""
+    given = function.__defaults__ or ()
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    yield from zip(names[len(names) - len(given) :], given, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def enclosed(function: FunctionType) -> dict[str, Any]:
+    """Return the variables of enclosing functions that a function uses; those not yet set are left out."""
+    variables = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            variables[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return variables
+
+
+def imported(
+    imports: Mapping[str, tuple[str, str | None, int]], module: str, is_users: Callable[[object], bool]
+) -> tuple[dict[str, Any], set[str]]:
+    """Return what import statements inside a function bring in, and the packages that it comes from.
+
+    Only the user's own modules are loaded for it.
+    """
+    found: dict[str, Any] = {}
+    packages: set[str] = set()
+    for alias, (name, attribute, level) in imports.items():
+        try:
+            origin = importlib.util.resolve_name("." * level + name, _package_of(module)) if level else name
+            packages.add(origin.partition(".")[0])
+            loaded = sys.modules.get(origin)
+            if loaded is None and is_users(origin):
+                loaded = importlib.import_module(origin)
+            if loaded is None:
+                continue
+            if attribute is not None and not hasattr(loaded, attribute) and is_users(origin):
+                importlib.import_module(f"{origin}.{attribute}")
+            found[alias] = loaded if attribute is None else getattr(loaded, attribute)
+        except (ImportError, AttributeError):
+            continue  # training fails on it too, or does without
+    return found, packages
+
+
+def _package_of(module: str) -> str:
+    loaded = sys.modules.get(module)
+    return getattr(loaded, "__package__", None) or module.rpartition(".")[0]
+
+
+def is_dunder(name: str) -> bool:
+    """Whether a name is one of Python's own."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_inner(name: str, function: bool, is_enum: bool) -> bool:
+    """Whether a member of a class is Python's own book-keeping."""
+    if is_enum and name.startswith("_") and not function:
+        return True
+    return name.startswith("_abc_") or (is_dunder(name) and not function)

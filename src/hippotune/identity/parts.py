@@ -1,0 +1,62 @@
+"""The parts of a plan's identity, by name, and what differs between two plans.
+
+A part is kept as a short text: a value that is short is written out, so that a person can read it; of source
+code and of long values there is a digest. Values whose names look like those of secrets are digests too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from hippotune.identity.surroundings import SECRET
+
+_LONGEST = 60
+_SOURCE, _COMPILED, _CONTENT = "source ", "compiled ", "content "
+_DIGEST = re.compile(r"(source|compiled|content) [0-9a-f]{12}")
+
+
+def digest(text: str | bytes) -> str:
+    """Return 32 hexadecimal digits."""
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def of_source(text: str, compiled: bool = False) -> str:
+    """Return a part that stands for source code, or for compiled code where there is no source."""
+    return (_COMPILED if compiled else _SOURCE) + digest(text)[:12]
+
+
+def is_compiled(part: str) -> bool:
+    """Whether a part stands for compiled code."""
+    return part.startswith(_COMPILED)
+
+
+def of_value(name: str, text: str) -> str:
+    """Return a part that stands for a value."""
+    shown = len(text) <= _LONGEST and text.isprintable() and not SECRET.fullmatch(name)
+    return text if shown and not _DIGEST.fullmatch(text) else _CONTENT + digest(text)[:12]
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what changed from one plan to another, each in a few words, for a person to read."""
+    said = []
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if old is None or new is None:
+            said.append(f"{name}: {'new' if old is None else 'gone'}")
+        elif _DIGEST.fullmatch(old) or _DIGEST.fullmatch(new):
+            both = all(part.startswith((_SOURCE, _COMPILED)) for part in (old, new))
+            said.append(f"{name}: {'source changed' if both else 'changed'}")
+        else:
+            said.append(f"{name}: {old} -> {new}")
+    return said
+
+
+def shown(changes: list[str], most: int = 5) -> str:
+    """Return changes as one line."""
+    more = f"; and {len(changes) - most:,} more" if len(changes) > most else ""
+    return "; ".join(changes[:most]) + more
