@@ -1,65 +1,127 @@
-"""What a checkpoint costs training: the demo's model, in steps of 20 ms, saved while it trains on.
+"""What a checkpoint costs: how long training waits for one, and how long loading one takes.
 
-A step with a save takes a snapshot, has it saved, and trains; the file is written, summed up and synced to
-disk meanwhile, by the process that holds the worker. What such a step takes longer than the steps before and
-after it is the snapshot, handing it over, and whatever the writing slows training down. How many mini-batches
-make a step of 20 ms is found out again and again, because machines change their pace.
+Three trainers: the demo's model; 30 MB in many small modules; 1 GB in a few large ones. Each has trained with
+Adam, so that its optimizer holds state too, and holds data that `prepare` left, which is in no checkpoint.
 
-In the same run that process makes the same bytes durable in the same way while a step is trained, without
-getting them from the worker. What that costs training (interrupts of the disk, the file system's own
-threads) is the limit for all who write behind it, however they do it.
+Training waits for the snapshot only; the file is written behind it. The snapshot is compared with what
+nothing can do without, measured in the same run: copying the tensors' bytes, and pickling the rest of the same
+object with cloudpickle, tensors left out.
 
-Bar: the median cost of a save is at most 5 % of a step.
+Loading checks every piece of the file against its digest while it is read. It is compared with ``torch.load``
+of the same file, and with one pass of SHA-256 over its bytes.
+
+Bars, for each trainer: the snapshot takes at most 2 copies of the tensors' bytes plus 1.5 times pickling the
+rest; loading at most 1.5 times ``torch.load`` plus one pass of the digest; no checkpoint holds prepared data.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import multiprocessing
-import pickle
+import hashlib
+import io
+import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import torch
+from torch import nn
 
+import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import Config
-from hippotune.engine.events import CheckpointSaved
-from hippotune.executors.saver import SMALL, Saver, SnapshotSaver, Unsaved
 from hippotune.store.files import CheckpointFiles, checkpoint_name
+from hippotune.trainers import seeding
 from hippotune.trainers.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from digits import Digits
 
-STEP_SECONDS = 0.02
-_SAVES_AT_ONE_PACE = 40
-BARS = [Bar("cost_percent", "at most", 5.0)]
+NAMES = ("demo", "many", "large")
+BARS = [
+    *(Bar(f"{name}_snapshot_to_limit", "at most", 1.0) for name in NAMES),
+    *(Bar(f"{name}_load_to_limit", "at most", 1.0) for name in NAMES),
+    *(Bar(f"{name}_prepared_bytes_in_checkpoint", "at most", 0) for name in NAMES),
+]
 
 
-class Timed(Digits):
-    """Trains as many mini-batches in a step as fill 20 ms."""
+class Demo(Digits):
+    """The demo, with Adam."""
+
+    def build(self) -> None:
+        super().build()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+
+class Stacked(hippo.TorchTrainer):
+    """As many layers of a width as the settings say."""
+
+    def prepare(self) -> None:
+        self.data = torch.randn(50_000, 8)
+
+    def build(self) -> None:
+        width, layers = self.settings["width"], self.settings["layers"]
+        self.first = nn.Linear(8, width)
+        self.model = nn.Sequential(
+            *(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
+        )
+        parameters = [*self.first.parameters(), *self.model.parameters()]
+        self.optimizer = torch.optim.Adam(parameters, foreach=False)
 
     def train(self) -> None:
-        for images, targets in self.loader.batches(self.settings["batches"]):
-            self.optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(self.model(images), targets).backward()
-            self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.model(self.first(self.data[:4])).square().mean().backward()
+        self.optimizer.step()
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": 0.0}
 
 
-def started(batches: int) -> Session:
-    session = Session(Timed, {"batches": batches}, 0)
-    session.start(Config({"lr": 0.1, "bs": 128, "momentum": 0.9}), 0, None, False)
-    for _ in range(10):
-        session.advance()
-    return session
+CASES: dict[str, tuple[type[hippo.Trainer], dict[str, Any], dict[str, Any]]] = {
+    "demo": (Demo, {}, {"lr": 1e-3, "bs": 128}),
+    "many": (Stacked, {"width": 40, "layers": 1_100}, {"lr": 1e-3}),
+    "large": (Stacked, {"width": 3_700, "layers": 4}, {"lr": 1e-3}),
+}
+
+
+PREPARED = ("data", "training", "validation", "loader")  # what it left, and what refers to it
+
+
+class WithoutTensors(cloudpickle.Pickler):
+    """Pickles an object as cloudpickle does, and puts a number in place of every tensor."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.tensors: list[torch.Tensor] = []
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        self.tensors.append(value)
+        return len(self.tensors)
+
+
+def pickled_without_tensors(trainer: Any) -> list[torch.Tensor]:
+    """Pickle all but the tensors, as a limit; return the tensors."""
+    pickler = WithoutTensors(io.BytesIO())
+    rest = {name: value for name, value in vars(trainer).items() if name not in PREPARED}
+    pickler.dump((rest, seeding.capture()))
+    return pickler.tensors
+
+
+def storages(trainer: Any) -> list[torch.UntypedStorage]:
+    """Return the memory of all tensors of the state, gradients included, each once."""
+    found: dict[int, torch.UntypedStorage] = {}
+    for tensor in pickled_without_tensors(trainer):
+        for each in (tensor, tensor.grad):
+            if each is not None:
+                found[each.untyped_storage()._cdata] = each.untyped_storage()
+    return list(found.values())
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -68,98 +130,86 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def set_pace(session: Session) -> None:
-    """Have a step take about 20 ms."""
-    step = statistics.median(seconds(session.advance) for _ in range(15))
-    settings = session.trainer.settings
-    assert isinstance(settings, dict)
-    settings["batches"] = max(1, round(settings["batches"] * STEP_SECONDS / step))
+def in_turns(repeats: int, **actions: Callable[[], object]) -> dict[str, float]:
+    """Return the median time of each action; all take turns, so that a machine's moods hit them alike."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(repeats):
+        for name, action in actions.items():
+            times[name].append(seconds(action))
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
-def hold(line: Connection, folder: str, content: bytes) -> None:
-    """Save what a worker hands over, or the given content where it does not; say when it is done."""
-    saver = Saver(CheckpointFiles(Path(folder)), lambda events: line.send(*events))
-    for number in itertools.count():
-        try:
-            message = line.recv_bytes()
-        except EOFError:
-            return
-        if message:
-            unsaved = pickle.loads(message)
-            saver.save_content(unsaved, unsaved.content_in(message))
-        else:
-            unsaved = Unsaved(0, number, checkpoint_name(2, number), len(content))
-            saver.save_content(unsaved, memoryview(content))
+def of_case(name: str, repeats: int, folder: Path) -> Figures:
+    trainer_class, settings, values = CASES[name]
+    session, config = Session(trainer_class, settings, 0), Config(values)
+    session.start(config, 0, None, False)
+    for _ in range(3):
+        session.advance()
+    trainer: Any = session.trainer
+    for _ in range(2):
+        session.snapshot()  # the first two look for large data that never changes
+    memory = storages(trainer)
+    waits = in_turns(
+        repeats,
+        snapshot=session.snapshot,
+        copy=lambda: [storage.clone() for storage in memory],
+        rest=lambda: pickled_without_tensors(trainer),
+    )
+    files = CheckpointFiles(folder)
+    checkpoint = files.save(checkpoint_name(0, 3), session.snapshot())
+    path = files.verify(checkpoint)
+    other = Session(trainer_class, settings, 0)
+    other.prepare()
+    session.drop()
+    trainer, memory = None, []  # what is measured next is not to find memory short
+    content = path.read_bytes()
+    loads = in_turns(
+        repeats,
+        load=lambda: started_from(files, checkpoint, other, config),
+        torch_load=lambda: torch.load(path, weights_only=True),
+        digest=lambda: hashlib.sha256(content).digest(),
+    )
+    prepared = sum(value.numel() * value.element_size() for value in tensors_of_prepare(other.trainer))
+    state = torch.load(path, weights_only=True)
+    sizes = {tensor.numel() for tensor in state["memory"]}
+    return {
+        f"{name}_megabytes": os.path.getsize(path) / 1e6,
+        f"{name}_prepared_megabytes": prepared / 1e6,
+        f"{name}_prepared_bytes_in_checkpoint": prepared if prepared in sizes else 0,
+        f"{name}_snapshot_ms": 1e3 * waits["snapshot"],
+        f"{name}_copy_ms": 1e3 * waits["copy"],
+        f"{name}_rest_ms": 1e3 * waits["rest"],
+        f"{name}_snapshot_to_limit": waits["snapshot"] / (2 * waits["copy"] + 1.5 * waits["rest"]),
+        f"{name}_load_ms": 1e3 * loads["load"],
+        f"{name}_torch_load_ms": 1e3 * loads["torch_load"],
+        f"{name}_digest_ms": 1e3 * loads["digest"],
+        f"{name}_load_to_limit": loads["load"] / (1.5 * loads["torch_load"] + loads["digest"]),
+    }
 
 
-@contextmanager
-def holder(folder: str, content: bytes) -> Iterator[Connection]:
-    """Have a process that holds this one, as a worker is held; yield the line to it."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=hold, args=(theirs, folder, content))
-    process.start()
-    theirs.close()
-    try:
-        yield ours
-    finally:
-        ours.close()
-        process.join()
+def tensors_of_prepare(trainer: Any) -> list[torch.Tensor]:
+    dataset = getattr(trainer, "training", None)
+    return [trainer.data] if dataset is None else [dataset.tensors[0]]
 
 
-def wait_for_save(line: Connection) -> None:
-    event = line.recv()
-    assert isinstance(event, CheckpointSaved), event
+def started_from(files: CheckpointFiles, checkpoint: Any, session: Session, config: Config) -> None:
+    with files.read(checkpoint) as file:
+        session.start(config, 3, file, False)
 
 
 def measure(options: argparse.Namespace) -> Figures:
     torch.set_num_threads(1)  # as for one of two workers on two cores
-    session = started(5)
-    without, snapshots, costs, limits, batches = [], [], [], [], []
-    content = b"".join(session.snapshot().content(True) or [])
-    assert len(content) <= SMALL, "the demo's model is too large to be handed over"
-    with tempfile.TemporaryDirectory() as folder, holder(folder, content) as line:
-        files = CheckpointFiles(Path(folder))
-        saver = SnapshotSaver(files, lambda events: None, line.send_bytes)
-        for number in range(options.saves):
-            if number % _SAVES_AT_ONE_PACE == 0:
-                set_pace(session)
-                batches.append(session.trainer.settings["batches"])
-            before = seconds(session.advance)
-            began = time.perf_counter()
-            snapshot = session.snapshot()
-            snapshots.append(time.perf_counter() - began)
-            saver.save(0, 0, number, snapshot)
-            session.advance()
-            with_save = time.perf_counter() - began
-            wait_for_save(line)
-            after = seconds(session.advance)
-            began = time.perf_counter()
-            line.send_bytes(b"")
-            session.advance()
-            limits.append(time.perf_counter() - began - after)
-            wait_for_save(line)
-            without.append((before + after) / 2)
-            costs.append(with_save - without[-1])
-        pieces = [memoryview(content)]
-        writing = [seconds(lambda: files.save_content("00/node-1-step-1", pieces)) for _ in range(100)]
-    step, cost = statistics.median(without), statistics.median(costs)
-    return {
-        "cost_percent": 100 * cost / step,
-        "cost_ms": 1000 * cost,
-        "limit_percent": 100 * statistics.median(limits) / step,
-        "snapshot_ms": 1000 * statistics.median(snapshots),
-        "step_ms": 1000 * step,
-        "write_ms": 1000 * statistics.median(writing),
-        "checkpoint_bytes": len(content),
-        "batches_in_a_step": statistics.median(batches),
-        "saves": options.saves,
-    }
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in NAMES:
+            repeats = options.repeats if name != "large" else max(3, options.repeats // 10)
+            figures.update(of_case(name, repeats, Path(folder) / name))
+    return figures
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--saves", type=int, default=600, help="how many saves to measure")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=50, help="times that everything is measured")
 
 
 if __name__ == "__main__":
-    run(__doc__, measure, BARS, arguments)
+    run(__doc__, measure, BARS, add_options)
