@@ -244,7 +244,7 @@ seeds = st.integers(0, 2**32)
 studies = st.lists(st.tuples(st.sampled_from(POOL), st.integers(1, 14)), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(studies, st.integers(1, 3), seeds)
 def test_every_interleaving_trains_each_unique_step_once(
     asks: list[tuple[Config, int]], workers: int, seed: int
@@ -260,7 +260,7 @@ def test_every_interleaving_trains_each_unique_step_once(
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds)
 def test_deaths_withdrawals_and_late_groups_change_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, seed: int
@@ -306,7 +306,7 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
             assert f"{place.node}-{place.step}" in on_disk
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(studies, studies, seeds, st.integers(0, 60))
 def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]], second: list[tuple[Config, int]], seed: int, moves: int
@@ -325,7 +325,7 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
         assert answered(resumed)[request.id] == metrics_of(trained_alone(request.config, request.step))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(studies, min_size=1, max_size=3), st.integers(1, 2), st.integers(2, 6), seeds)
 def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, budget: int, seed: int

@@ -147,7 +147,7 @@ def test_what_is_kept_is_left_out_of_what_is_left() -> None:
     assert sum(last - first for _, first, last in lines(tree(wanted, scratch=False))) < 16
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.1, 0.2]), st.integers(1, 30), st.integers(1, 30)),

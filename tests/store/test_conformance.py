@@ -86,7 +86,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
     return [*nodes, *(kept[position] for position in sorted(kept)), *results, *requests], worked
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories())
 def test_what_was_written_is_read_back_in_an_order_that_can_be_replayed(
     new_store: NewStore, history: list[list[Fact]]

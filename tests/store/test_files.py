@@ -67,7 +67,7 @@ def test_a_saved_folder_is_found_again_with_the_length_of_its_files(files: Check
     assert (files.verify(checkpoint) / "inner" / "weights").read_bytes() == b"123"
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200), other=st.binary(max_size=200))
 def test_checksums_are_equal_exactly_where_contents_are(
     files: CheckpointFiles, content: bytes, other: bytes

@@ -218,7 +218,7 @@ def test_every_single_change_is_noticed(name: str) -> None:
             assert written(trainer) == written_anew(trainer)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from([*CHANGES, "train"]), max_size=8))
 def test_after_any_changes_in_any_order_what_is_written_is_what_is_there(names: list[str]) -> None:
     trainer = built()
