@@ -41,7 +41,7 @@ from survivor import SPACE, Survivor
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = Path(__file__).parent / "survivor.py"
-PATIENCE = 60  # seconds: nothing takes so long unless it is stuck
+PATIENCE = 300  # seconds: nothing takes so long unless it is stuck
 WIDER = {"lr": [*SPACE["lr"], MultiStep(0.5, [4], 0.2), 0.25], "scale": [2, 3]}
 
 

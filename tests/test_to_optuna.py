@@ -268,5 +268,5 @@ def test_without_optuna_the_extra_is_named(
     halving: tuple[Study, Report], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'hippo\[optuna\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'hippotune\[optuna\]'"):
         halving[0].to_optuna("height", "min")

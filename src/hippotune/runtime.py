@@ -81,7 +81,8 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        engine = Engine(self.plan, self._budget, self._policies[0], self._fits())
+        measured = self.store.step_times()
+        engine = Engine(self.plan, self._budget, self._policies[0], self._fits(), measured)
         self.loop = Loop(engine, self.executor, self._writer, delete)
         await self.executor.start(self._job, self.loop.emit)
 

@@ -20,6 +20,7 @@ from hippotune.engine.events import (
     WorkerJoined,
 )
 from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import SpanRecorded, StepTimes
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
@@ -59,6 +60,26 @@ def test_the_longest_path_goes_first_and_as_a_whole() -> None:
     assert [lease.end for lease in leases(world)] == [12]
     world.run()
     assert [(lease.start, lease.end) for lease in leases(world)] == [(0, 12), (4, 8)]
+
+
+def test_the_first_decision_follows_from_what_steps_took_before() -> None:
+    plan = Plan()
+    quick, slow = (plan.place(each, 100)[0] for each in (FLAT, DECAY))
+    for measured, first in (([], FLAT), ([StepTimes(0, 1.0, 50, 50.0), StepTimes(1, 1.0, 50, 250.0)], DECAY)):
+        world = World(slots=1, plan=plan, measured=measured)
+        world.submit((FLAT, 12), (DECAY, 10))
+        assert leases(world)[0].config == first
+    assert slow.pace > quick.pace
+
+
+def test_a_span_says_what_its_steps_took() -> None:
+    world = World(slots=1)
+    world.submit((FLAT, 10), (DROP_AT_4, 10))
+    world.run()
+    spans = [fact for fact in world.facts if isinstance(fact, SpanRecorded)]
+    assert [(span.node, span.first, span.last) for span in spans] == [(0, 0, 10), (1, 4, 10)]
+    for span in spans:
+        assert span.seconds == pytest.approx(span.last - span.first)  # a second each, of the World's workers
 
 
 def test_a_branch_ahead_of_a_running_worker_is_saved_without_training_twice() -> None:

@@ -294,7 +294,7 @@ def test_a_node_has_room_for_so_many_slots(
 
 def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'hippo\[ray\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'hippotune\[ray\]'"):
         asyncio.run(Ray().start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
 
 

@@ -212,7 +212,7 @@ def test_nothing_to_draw_is_refused() -> None:
 
 def test_without_plotly_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'hippo\[plot\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'hippotune\[plot\]'"):
         timeline(SPANS)
 
 

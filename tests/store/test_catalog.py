@@ -111,7 +111,7 @@ def test_another_kind_of_store_is_refused_without_showing_its_password(home: Pat
 
 def test_a_missing_driver_says_which_extra_brings_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'hippo\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'hippotune\[postgres\]'"):
         open_store(home, "postgresql://me:secret@host/db")
 
 

@@ -335,7 +335,7 @@ def test_a_study_with_a_deadline_that_was_killed_goes_on(tmp_path: Path) -> None
     script.write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(script), str(tmp_path / "home"), str(tmp_path / "mark")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert again.stdout.split() == ["None", "True", "True"], again.stderr

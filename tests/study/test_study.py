@@ -67,6 +67,17 @@ def test_the_report_says_what_was_best_and_loads_it(tmp_path: Path) -> None:
     assert set(frame.columns) == {"trial", "lr", "bs", "step", "loss", "first", "error"}
 
 
+def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        report = study.tune(grid(), progress=False)
+    spans = report._trace.spans
+    seconds, steps = sum(span.seconds or 0 for span in spans), sum(span.last - span.first for span in spans)
+    assert steps == report.work.steps_trained
+    with study_of(Walker, tmp_path) as again:
+        usual = again._open().loop.engine.profile.usual
+    assert usual == pytest.approx(seconds / steps, rel=0.2)
+
+
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         metrics = study.eval({"lr": 0.1, "bs": 16}, 5)
