@@ -268,8 +268,11 @@ def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path) -> Non
 
 def test_plan_leaves_out_what_is_done(folder: Path) -> None:
     assert hippo(folder, "run", "falling.py", "--no-progress").returncode == 0
-    done = figures(hippo(folder, "plan", "falling.py").stdout)
-    assert done["steps left"] == 0
+    done = hippo(folder, "plan", "falling.py", "--workers", "1").stdout
+    assert figures(done)["steps left"] == 0
+    assert "inf" not in done
+    assert "nothing is left to train" in done
+    assert "measured over 32 steps of the plan" in done
     further = hippo(folder, "plan", "falling.py", "--steps", "12").stdout
     assert figures(further)["steps left"] == 6 * 2
     assert re.search(r"about \S.* on 1 worker, at \S+ s a step", further)
