@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hippotune.errors import HippoError, MissingExtra
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
+from hippotune.plan.plan import spans_of
 from hippotune.sequences.config import Config
 from hippotune.tuners.base import Mode, Result
 
@@ -110,11 +111,15 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What pictures of a tuning are drawn from: worker time, how far each trial was asked, and the plan."""
+    """What pictures of a tuning are drawn from: worker time, how far each trial was asked, and the plan.
+
+    `spans` is the worker time of the tuning itself; `recorded` returns all that the plan has of its trials.
+    """
 
     spans: tuple[SpanRecorded, ...]
     asks: tuple[tuple[Node, int], ...]
     nodes: tuple[Node, ...]
+    recorded: Callable[[], Iterable[SpanRecorded]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +174,18 @@ class Report:
         return pandas.DataFrame(rows)
 
     def plot_timeline(self) -> go.Figure:
-        """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``."""
-        from hippotune.plots import timeline
+        """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``.
 
-        return timeline(self._trace.spans, nodes=self._trace.nodes, workers=self.work.workers)
+        Where the tuning had nothing to train, because the plan held all results, what was recorded when
+        they were trained is drawn, without the pauses in between.
+        """
+        from hippotune.plots import timeline, without_pauses
+
+        trace, workers = self._trace, self.work.workers
+        if trace.spans:
+            return timeline(trace.spans, nodes=trace.nodes, workers=workers)
+        recorded = without_pauses(spans_of(trace.asks, trace.recorded()))
+        return timeline(recorded, nodes=trace.nodes, title="Workers over time, as recorded")
 
     def plot_tree(self) -> go.Figure:
         """Draw the stage tree of all trials over steps. Needs the extra ``plot``."""

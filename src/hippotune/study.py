@@ -16,7 +16,7 @@ from hippotune.errors import CheckpointError, HippoError, InvalidInput, TrialFai
 from hippotune.executors.base import Executor, Job
 from hippotune.history import listed_as
 from hippotune.limits import Deadline, Limits
-from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
 from hippotune.plan.plan import unique_steps
 from hippotune.progress import Progress
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
@@ -236,9 +236,19 @@ class Study:
             workers=loop.executor.workers,
         )
         trials = trial_reports(tuning.results, tuning.asked)
-        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        recorded = partial(self._recorded, runtime.store)
+        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
         aim = (tuner.metric, tuner.mode)
         return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
+
+    def _recorded(self, store: Store) -> list[SpanRecorded]:
+        """Return the worker time of the study's plan; the store may have been closed."""
+        if self.executor.virtual:
+            return list(store.spans())
+        from hippotune.store.catalog import open_store
+
+        with open_store(self.home, self.store_url, create=False) as catalog:
+            return list(catalog.view(self.key).spans())
 
     async def _best(self, result: Result, runtime: Runtime) -> Best:
         trial, step = result.trial, result.step

@@ -78,6 +78,19 @@ def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path
     assert usual == pytest.approx(seconds / steps, rel=0.2)
 
 
+def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> None:
+    for _ in range(2):
+        with study_of(Walker, tmp_path) as study:
+            study.eval({"lr": 0.7, "bs": 16}, 5)  # which the tuning has nothing to do with
+            report = study.tune(grid(), progress=False)
+    assert report.work.steps_trained == 0
+    assert not report._trace.spans
+    figure = report.plot_timeline()
+    drawn = dict(zip(figure.data[1].text, figure.data[1].customdata, strict=True))
+    assert sorted(drawn) == ["0–8", "1–8", "4–8"]
+    assert "as recorded" in figure.layout.title.text
+
+
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         metrics = study.eval({"lr": 0.1, "bs": 16}, 5)
