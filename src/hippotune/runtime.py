@@ -208,7 +208,7 @@ def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Run
         runtime = _open.get((place, key.digest))
         if runtime is not None and runtime.closed:
             runtime = None
-        if runtime is not None and runtime.executor is not executor and not runtime.busy:
+        if runtime is not None and runtime.executor.identity != executor.identity and not runtime.busy:
             runtime.close()
             runtime = None
         if runtime is None:

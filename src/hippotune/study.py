@@ -340,9 +340,8 @@ class Study:
     @property
     def place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
-        if self.executor.virtual:
-            return f"virtual time of {id(self.executor)}"
-        return self.store_url or str(self.home.resolve())
+        place = self.store_url or str(self.home.resolve())
+        return f"virtual time of {self.executor.identity} in {place}" if self.executor.virtual else place
 
     def open(self) -> None:
         """Open the plan and start the workers now, instead of at the first use."""

@@ -20,7 +20,7 @@ from hippotune.engine.events import (
     WorkerJoined,
 )
 from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import SpanRecorded, StepTimes
+from hippotune.plan.facts import MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
@@ -65,7 +65,10 @@ def test_the_longest_path_goes_first_and_as_a_whole() -> None:
 def test_the_first_decision_follows_from_what_steps_took_before() -> None:
     plan = Plan()
     quick, slow = (plan.place(each, 100)[0] for each in (FLAT, DECAY))
-    for measured, first in (([], FLAT), ([StepTimes(0, 1.0, 50, 50.0), StepTimes(1, 1.0, 50, 250.0)], DECAY)):
+    for measured, first in (
+        ([], FLAT),
+        ([MeasuredSteps(0, 1.0, 50, 50.0), MeasuredSteps(1, 1.0, 50, 250.0)], DECAY),
+    ):
         world = World(slots=1, plan=plan, measured=measured)
         world.submit((FLAT, 12), (DECAY, 10))
         assert leases(world)[0].config == first

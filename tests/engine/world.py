@@ -33,7 +33,7 @@ from hippotune.engine.events import (
 )
 from hippotune.engine.validation import validate
 from hippotune.engine.widening import Fits
-from hippotune.plan.facts import Checkpoint, Fact, StepTimes
+from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
@@ -79,7 +79,7 @@ class World:
         delayed: bool = False,
         policy: WidthPolicy | None = None,
         fits: Fits | None = lambda values, width: True,
-        measured: Iterable[StepTimes] = (),
+        measured: Iterable[MeasuredSteps] = (),
     ) -> None:
         self.delayed = delayed
         self.slots = slots

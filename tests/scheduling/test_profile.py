@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippotune.plan.facts import StepTimes
+from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.profile import Profile
@@ -113,9 +113,9 @@ def test_what_was_measured_before_is_known_at_once() -> None:
     first.recall(
         plan.nodes,
         [
-            StepTimes(slow.id, 1.0, 90, 270.0),
-            StepTimes(quick.id, 1.0, 90, 90.0),
-            StepTimes(slow.id, 2.0, 10, 20.0),
+            MeasuredSteps(slow.id, 1.0, 90, 270.0),
+            MeasuredSteps(quick.id, 1.0, 90, 90.0),
+            MeasuredSteps(slow.id, 2.0, 10, 20.0),
         ],
     )
     assert first.usual == pytest.approx(2.0, rel=0.25)
@@ -127,7 +127,7 @@ def test_what_was_measured_before_is_known_at_once() -> None:
 def test_what_is_measured_now_soon_counts_for_more_than_any_past() -> None:
     trained = node()
     profile = Profile()
-    profile.recall([trained], [StepTimes(0, 1.0, 1_000_000, 9_000_000.0)])
+    profile.recall([trained], [MeasuredSteps(0, 1.0, 1_000_000, 9_000_000.0)])
     assert profile.usual == pytest.approx(9.0)
     profile.observe(trained, 1000, 1000.0)
     assert profile.usual == pytest.approx(1.0, rel=0.05)

@@ -16,12 +16,12 @@ from hippotune.plan.facts import (
     CheckpointKept,
     Fact,
     FailureRecorded,
+    MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
     Position,
     RequestMade,
     SpanRecorded,
-    StepTimes,
 )
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
@@ -182,9 +182,9 @@ def test_what_steps_took_is_added_up_by_node_and_width(new_store: NewStore) -> N
         store.write([span(0, 0, 4, 2.0), span(1, 4, 6, 3.0), span(0, 4, 8, 2.5, width=2.0)])
         store.write([span(0, 4, 6, 0.5), span(1, 6, 7, None), span(1, 6, 6, 9.0), span(1, 4, 6, 9.0, "help")])
         assert list(store.step_times()) == [
-            StepTimes(1, 1.0, 2, 3.0),
-            StepTimes(0, 2.0, 4, 2.5),
-            StepTimes(0, 1.0, 6, 2.5),
+            MeasuredSteps(1, 1.0, 2, 3.0),
+            MeasuredSteps(0, 2.0, 4, 2.5),
+            MeasuredSteps(0, 1.0, 6, 2.5),
         ]
 
 

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 import hippotune as hippo
-from hippotune import Config, Exponential, GridSearch, InvalidInput, Local, MultiStep, Study, TrainerError
+from hippotune import (
+    Config,
+    Exponential,
+    GridSearch,
+    InvalidInput,
+    Local,
+    MultiStep,
+    Simulated,
+    Study,
+    TrainerError,
+)
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -89,6 +99,37 @@ def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> No
     drawn = dict(zip(figure.data[1].text, figure.data[1].customdata, strict=True))
     assert sorted(drawn) == ["0–8", "1–8", "4–8"]
     assert "as recorded" in figure.layout.title.text
+
+
+def simulated(name: str, home: Path, **options: Any) -> Study:
+    return Study(name, Walker, home=home, executor=Simulated(2, **options))
+
+
+def test_studies_in_virtual_time_share_where_real_ones_would(tmp_path: Path) -> None:
+    with simulated("first", tmp_path) as first, simulated("second", tmp_path) as second:
+        assert first.tune(grid(), progress=False).work.steps_trained == 8 + 7 + 4
+        again = second.tune(grid(), progress=False)
+        assert again.work.steps_trained == 0
+        assert again.plot_timeline().data
+    others = (
+        simulated("elsewhere", tmp_path / "elsewhere"),
+        simulated("slower", tmp_path, seconds_per_step=2.0),
+        simulated("otherwise", tmp_path, seed=1),
+        simulated("by formula", tmp_path, metrics=lambda config, step: {"loss": 1.0}),
+        simulated("opened again", tmp_path),
+    )
+    with simulated("third", tmp_path, load=1.0) as third:
+        third.tune(grid(), progress=False)
+        for other in others:
+            with other:
+                assert other.tune(grid(), progress=False).work.steps_trained > 0, other.name
+
+
+def test_studies_in_virtual_time_are_tuned_together_on_the_workers_of_the_first(tmp_path: Path) -> None:
+    with simulated("first", tmp_path) as first, simulated("second", tmp_path) as second:
+        reports = hippo.tune_together([(first, grid()), (second, grid())], progress=False)
+        assert {report.work.steps_trained for report in reports} == {8 + 7 + 4}
+        assert first.executor is second.executor
 
 
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ from hippotune.engine.requests import OpenRequest
 from hippotune.engine.widening import Fits, Widening
 from hippotune.engine.workers import Workers
 from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import Fact, Position, RequestMade, StepTimes
+from hippotune.plan.facts import Fact, MeasuredSteps, Position, RequestMade
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
@@ -94,7 +94,7 @@ class Engine:
         budget: int | None = None,
         policy: WidthPolicy | None = None,
         fits: Fits | None = None,
-        measured: Iterable[StepTimes] = (),
+        measured: Iterable[MeasuredSteps] = (),
     ) -> None:
         self.plan = plan
         self.frontier = Frontier()

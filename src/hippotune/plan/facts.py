@@ -104,7 +104,7 @@ class SpanRecorded:
     seconds: float | None = None
 
 
-class StepTimes(NamedTuple):
+class MeasuredSteps(NamedTuple):
     """What `steps` steps along a node took at a width: what all its spans come to."""
 
     node: int

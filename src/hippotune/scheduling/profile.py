@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from hippotune.plan.facts import StepTimes
+from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.node import Node
 
 # A pace moves when the measured one differs by more than this: noise must not reorder equal paths.
@@ -85,7 +85,7 @@ class Profile:
                 return True
         return False
 
-    def recall(self, nodes: Sequence[Node], measured: Iterable[StepTimes]) -> None:
+    def recall(self, nodes: Sequence[Node], measured: Iterable[MeasuredSteps]) -> None:
         """Take in what steps took before, the least recent first, and give all nodes their paces.
 
         A node that was not measured has its parent's pace. However much was measured, it weighs no more
@@ -144,7 +144,7 @@ class Profile:
         return None if usual is None else reach * usual
 
 
-def _recent(times: StepTimes) -> StepTimes:
+def _recent(times: MeasuredSteps) -> MeasuredSteps:
     """Return as much of what was measured as is remembered."""
     steps = min(times.steps, round(1 / (1 - _MEMORY)))
     return times._replace(steps=steps, seconds=times.seconds * steps / times.steps)

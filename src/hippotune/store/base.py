@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from hippotune.plan.facts import Fact, SpanRecorded, StepTimes
+from hippotune.plan.facts import Fact, MeasuredSteps, SpanRecorded
 
 
 class Store(ABC):
@@ -40,7 +40,7 @@ class Store(ABC):
         """Yield the worker time that was recorded, in the order in which it was."""
 
     @abstractmethod
-    def step_times(self) -> Iterator[StepTimes]:
+    def step_times(self) -> Iterator[MeasuredSteps]:
         """Yield what steps took by node and width, the least recently trained first.
 
         Spans without steps, or of which it is not known what their steps took, are passed over.

@@ -10,12 +10,12 @@ from hippotune.plan.facts import (
     CheckpointKept,
     Fact,
     FailureRecorded,
+    MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
     Position,
     RequestMade,
     SpanRecorded,
-    StepTimes,
 )
 from hippotune.store.base import Store
 
@@ -73,7 +73,7 @@ class MemoryStore(Store):
         """Yield the worker time that was recorded."""
         yield from self._spans
 
-    def step_times(self) -> Iterator[StepTimes]:
+    def step_times(self) -> Iterator[MeasuredSteps]:
         """Yield what steps took by node and width, the least recently trained first."""
         totals: dict[tuple[int, float], tuple[int, float]] = {}
         for span in self._spans:
@@ -81,7 +81,7 @@ class MemoryStore(Store):
                 steps, seconds = totals.pop((span.node, span.width), (0, 0.0))
                 totals[span.node, span.width] = (steps + span.last - span.first, seconds + span.seconds)
         for (node, width), (steps, seconds) in totals.items():
-            yield StepTimes(node, width, steps, seconds)
+            yield MeasuredSteps(node, width, steps, seconds)
 
     def close(self) -> None:
         """Do nothing: facts live as long as the object."""

@@ -11,11 +11,11 @@ from hippotune.plan.facts import (
     Checkpoint,
     CheckpointKept,
     Fact,
+    MeasuredSteps,
     NodeAdded,
     Position,
     RequestMade,
     SpanRecorded,
-    StepTimes,
 )
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
@@ -109,7 +109,7 @@ class SqlStore(Store):
             for rows in self._rows(connection, SPANS, columns, by="ordinal"):
                 yield from [SpanRecorded(*row) for row in rows]
 
-    def step_times(self) -> Iterator[StepTimes]:
+    def step_times(self) -> Iterator[MeasuredSteps]:
         """Yield what steps took by node and width, the least recently trained first."""
         spans = SPANS.c
         steps, seconds = spans.last_step - spans.first_step, spans.seconds
@@ -121,7 +121,7 @@ class SqlStore(Store):
         )
         with self._database.reading() as connection:
             for node, width, trained, spent in connection.execute(query):
-                yield StepTimes(node, width, int(trained), spent)
+                yield MeasuredSteps(node, width, int(trained), spent)
 
     def close(self) -> None:
         """Let go of the plan and its lock."""
