@@ -74,7 +74,28 @@ def test_the_report_says_what_was_best_and_loads_it(tmp_path: Path) -> None:
     assert "merge rate" in str(report)
     frame = report.frame()
     assert list(frame["trial"]) == [0, 1, 2]
-    assert set(frame.columns) == {"trial", "lr", "bs", "step", "loss", "first", "error"}
+    assert list(frame.columns) == ["trial", "step", "config.bs", "config.lr", "loss", "first", "error"]
+    assert list(frame["config.lr"]) == [0.1, "Exponential(0.1, 0.9)", "MultiStep(0.1, [4])"]
+
+
+def test_hyper_parameters_and_metrics_of_one_name_have_columns_of_their_own(tmp_path: Path) -> None:
+    def both(config: Config, step: int) -> dict[str, float]:
+        return {"lr": 7.0, "step": 8.0, "error": 9.0}
+
+    with simulated("names", tmp_path, metrics=both) as study:
+        frame = study.tune(grid({"lr": [0.1], "step": [3]}, metric="lr"), progress=False).frame()
+    assert frame.to_dict("records") == [
+        {
+            "trial": 0,
+            "step": 8,
+            "config.lr": 0.1,
+            "config.step": 3,
+            "lr": 7.0,
+            "metric.step": 8.0,
+            "metric.error": 9.0,
+            "error": None,
+        }
+    ]
 
 
 def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path) -> None:
