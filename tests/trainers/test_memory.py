@@ -49,7 +49,7 @@ def test_other_errors_are_not(error: Exception) -> None:
 
 def test_asking_does_not_load_torch() -> None:
     code = (
-        "import sys, hippo; from hippotune.trainers import is_out_of_memory\n"
+        "import sys, hippotune; from hippotune.trainers import is_out_of_memory\n"
         "assert is_out_of_memory(MemoryError()) and not is_out_of_memory(RuntimeError('x'))\n"
         "assert 'torch' not in sys.modules"
     )
