@@ -4,8 +4,8 @@ Three trainers: the demo's model; 30 MB in many small modules; 1 GB in a few lar
 Adam, so that its optimizer holds state too, and holds data that `prepare` left, which is in no checkpoint.
 
 Training waits for the snapshot only; the file is written behind it. The snapshot is compared with what
-nothing can do without, measured in the same run: copying the tensors' bytes, and pickling the rest of the same
-object with cloudpickle, tensors left out.
+nothing can do without, measured in the same run: copying the tensors' bytes, and pickling the rest of the
+same object with cloudpickle, tensors left out.
 
 Loading checks every piece of the file against its digest while it is read. It is compared with ``torch.load``
 of the same file, and with one pass of SHA-256 over its bytes.

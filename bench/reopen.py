@@ -29,6 +29,7 @@ from harness import Bar, Figures, run
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Checkpoint, Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
+from hippotune.scheduling.profile import Profile
 from hippotune.store.catalog import open_store
 from hippotune.store.files import checkpoint_name
 from scale import STEPS, space
@@ -54,7 +55,7 @@ def facts(trials: int, metrics: int) -> Iterator[Fact]:
         end = Checkpoint(checkpoint_name(node.id, STEPS), 100_000, f"{chance.getrandbits(128):032x}")
         yield plan.keep(node.position(STEPS), end)
     for lease, node in enumerate(plan.nodes):
-        yield SpanRecorded(0, lease, node.id, "train", node.start, STEPS, lease, lease + 1.0)
+        yield SpanRecorded(0, lease, node.id, "train", node.start, STEPS, lease, lease + 1.0, 1.0, 1.0)
 
 
 def build(home: Path, trials: int, metrics: int) -> None:
@@ -75,6 +76,7 @@ def reopen(home: Path) -> Plan:
     with open_store(home) as catalog:
         store = catalog.plan(KEY)
         plan = Plan.replay(store.read())
+        Profile().recall(plan.nodes, store.step_times())
         store.close()
     return plan
 

@@ -1,7 +1,21 @@
+"""What holds for all tests: Ctrl-C reaches the programs they start, and nothing fails for being slow."""
+
 from __future__ import annotations
 
+import os
 import signal
+
+from hypothesis import HealthCheck, settings
 
 # Where tests are started in the background, programs that they start would not hear Ctrl-C.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Threads of one process that wait for each other make it crawl where other processes want the cores too. What
+# tests train is small. Set before anything imports torch or NumPy, and inherited by all that tests start.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("hippo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hippo")

@@ -227,7 +227,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_export_has_a_row_for_every_trial_and_step_measured(run: Run) -> None:
     output = run("export", "decays")
-    assert output.splitlines()[0] == "study,trial,step,lr,scale,height,fallen,error"
+    assert output.splitlines()[0] == "study,trial,step,config.lr,config.scale,height,fallen,error"
     rows = rows_of(output)
     assert [(row["trial"], row["step"]) for row in rows] == [
         *[("0", "2"), ("0", "6"), ("0", "8")],
@@ -235,7 +235,7 @@ def test_export_has_a_row_for_every_trial_and_step_measured(run: Run) -> None:
         *[("2", "2"), ("3", "2")],
     ]
     assert {row["study"] for row in rows} == {"decays"}
-    assert [row["lr"] for row in rows[-3:]] == ["0.5", "MultiStep(0.5, [4])", "MultiStep(0.5, [4])"]
+    assert [row["config.lr"] for row in rows[-3:]] == ["0.5", "MultiStep(0.5, [4])", "MultiStep(0.5, [4])"]
     assert float(rows[2]["height"]) == 0.75**8
 
 
@@ -268,7 +268,7 @@ def test_all_formats_hold_the_same(run: Run, tmp_path: Path) -> None:
                 assert pandas.isna(cell) if there is None else cell in (there, str(there))
 
 
-def test_names_that_are_taken_get_a_prefix_and_odd_numbers_are_null_in_json(
+def test_hyper_parameters_may_have_any_name_and_odd_numbers_are_null_in_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = Asking([{"lr": 1e200, "scale": 1e200, "height": 1, "step": 5}], 1)
@@ -280,8 +280,8 @@ def test_names_that_are_taken_get_a_prefix_and_odd_numbers_are_null_in_json(
             "trial": 0,
             "step": 1,
             "config.height": 1,
-            "lr": 1e200,
-            "scale": 1e200,
+            "config.lr": 1e200,
+            "config.scale": 1e200,
             "config.step": 5,
             "height": None,
             "fallen": None,

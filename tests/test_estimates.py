@@ -144,6 +144,17 @@ def test_a_table_shows_both_ways_and_what_sharing_saves() -> None:
     ]
 
 
+def test_where_nothing_is_left_a_table_says_so() -> None:
+    rows = [Estimate(2, Cost(400, 112.4, 56.2), Cost(0, 0.0, 0.0), "1 s a step, as given")]
+    assert format_estimates(rows).splitlines() == [
+        "workers   worker-hours       hours to the end",
+        "          alone  shared      alone  shared",
+        "      2     112    0.00  –    56.2    0.00  –",
+        "(1 s a step, as given)",
+        "(nothing is left to train: the plan holds all results)",
+    ]
+
+
 def test_short_studies_are_told_in_minutes_or_seconds() -> None:
     def table(hours: float) -> str:
         cost = Cost(1, hours, hours)

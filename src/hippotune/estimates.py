@@ -56,12 +56,12 @@ class Estimate:
 
     @property
     def work_ratio(self) -> float:
-        """Worker-hours alone for every one shared."""
+        """Worker-hours alone for every one shared; infinite where the plan holds all results."""
         return _ratio(self.alone.worker_hours, self.shared.worker_hours)
 
     @property
     def time_ratio(self) -> float:
-        """Hours to the end alone for every one shared."""
+        """Hours to the end alone for every one shared; infinite where the plan holds all results."""
         return _ratio(self.alone.hours, self.shared.hours)
 
 
@@ -105,10 +105,10 @@ def format_estimates(estimates: Sequence[Estimate]) -> str:
             f"{row.workers:,}",
             _shown(row.alone.worker_hours / in_hours),
             _shown(row.shared.worker_hours / in_hours),
-            f"{row.work_ratio:.2f}x",
+            _times(row.work_ratio),
             _shown(row.alone.hours / in_hours),
             _shown(row.shared.hours / in_hours),
-            f"{row.time_ratio:.2f}x",
+            _times(row.time_ratio),
         )
         for row in estimates
     ]
@@ -121,6 +121,8 @@ def format_estimates(estimates: Sequence[Estimate]) -> str:
         cells = [f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)]
         lines.append(f"{cells[0]}   {'  '.join(cells[1:4])}   {'  '.join(cells[4:])}".rstrip())
     lines.append(f"({estimates[0].basis})")
+    if all(row.shared.steps == 0 for row in estimates):
+        lines.append("(nothing is left to train: the plan holds all results)")
     return "\n".join(lines)
 
 
@@ -134,6 +136,11 @@ def _unit(estimates: Sequence[Estimate]) -> tuple[str, float]:
 
 def _shown(number: float) -> str:
     return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2}f}"
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio as text; a dash where nothing is left to compare with."""
+    return f"{ratio:.2f}x" if math.isfinite(ratio) else "–"
 
 
 def _ratio(alone: float, shared: float) -> float:

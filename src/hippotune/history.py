@@ -16,7 +16,7 @@ from hippotune.collecting import nothing_collected
 from hippotune.errors import InvalidInput
 from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
-from hippotune.plan.plan import Plan, unique_steps
+from hippotune.plan.plan import Plan, spans_of, unique_steps
 from hippotune.plan.trials import trials_of
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
@@ -175,15 +175,7 @@ class History:
     def work(self) -> WorkDone:
         """Return what was asked for, and what was done for it."""
         asks = self.asks()
-        reach: dict[int, int] = {}
-        for node, step in asks:
-            for along in node.lineage():
-                if reach.get(along.id, 0) >= step:
-                    break
-                reach[along.id] = step
-                step = along.start
-        # A span concerns the study if its first step does; one without steps, if it is where the study goes.
-        mine = [span for span in self.spans if min(span.first + 1, span.last) <= reach.get(span.node, -1)]
+        mine = spans_of(asks, self.spans)
         return WorkDone(
             steps_asked=sum(step for _, step in asks),
             steps_unique=unique_steps(asks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from hippotune.errors import HippoError, MissingExtra
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
+from hippotune.plan.plan import spans_of
+from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
+from hippotune.sequences.constant import Constant
+from hippotune.sequences.values import Value
 from hippotune.tuners.base import Mode, Result
 
 if TYPE_CHECKING:
@@ -141,11 +145,15 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What pictures of a tuning are drawn from: worker time, how far each trial was asked, and the plan."""
+    """What pictures of a tuning are drawn from: worker time, how far each trial was asked, and the plan.
+
+    `spans` is the worker time of the tuning itself; `recorded` returns all that the plan has of its trials.
+    """
 
     spans: tuple[SpanRecorded, ...]
     asks: tuple[tuple[Node, int], ...]
     nodes: tuple[Node, ...]
+    recorded: Callable[[], Iterable[SpanRecorded]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,26 +192,41 @@ class Report:
         return [trial for trial in self.trials if trial.error is not None]
 
     def frame(self) -> pandas.DataFrame:
-        """Return a row for every trial and step measured: trial, step, hyper-parameters, metrics, error."""
+        """Return a row for every trial and step measured, and one for every trial that failed.
+
+        The columns are ``trial``, ``step``, a ``config.NAME`` for every hyper-parameter, the metrics by their
+        names, and ``error``.
+        """
         try:
             import pandas
         except ImportError as error:
             raise MissingExtra("report.frame() needs pandas: pip install 'hippotune[pandas]'") from error
-        rows: list[dict[str, Any]] = []
+        columns = Columns(
+            ("trial", "step"),
+            (name for trial in self.trials for name in trial.config),
+            (name for trial in self.trials for metrics in trial.metrics.values() for name in metrics),
+        )
+        rows: list[list[Any]] = []
         for trial in self.trials:
-            shown = {name: _shown(sequence) for name, sequence in trial.config.items()}
-            base = {"trial": trial.number, **shown}
             for step, metrics in sorted(trial.metrics.items()):
-                rows.append({**base, "step": step, **metrics, "error": None})
+                rows.append(columns.row((trial.number, step), trial.config, metrics, None))
             if trial.error is not None:
-                rows.append({**base, "step": trial.asked, "error": trial.error})
-        return pandas.DataFrame(rows)
+                rows.append(columns.row((trial.number, trial.asked), trial.config, {}, trial.error))
+        return pandas.DataFrame(rows, columns=columns.names)
 
     def plot_timeline(self) -> go.Figure:
-        """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``."""
-        from hippotune.plots import timeline
+        """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``.
 
-        return timeline(self._trace.spans, nodes=self._trace.nodes, workers=self.work.workers)
+        Where the tuning had nothing to train, because the plan held all results, what was recorded when
+        they were trained is drawn, without the pauses in between.
+        """
+        from hippotune.plots import timeline, without_pauses
+
+        trace, workers = self._trace, self.work.workers
+        if trace.spans:
+            return timeline(trace.spans, nodes=trace.nodes, workers=workers)
+        recorded = without_pauses(spans_of(trace.asks, trace.recorded()))
+        return timeline(recorded, nodes=trace.nodes, title="Workers over time, as recorded")
 
     def plot_tree(self) -> go.Figure:
         """Draw the stage tree of all trials over steps. Needs the extra ``plot``."""
@@ -216,6 +239,12 @@ class Report:
         from hippotune.plots import curves
 
         return curves(self.trials, metric or self.metric, self.mode)
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks."""
+        from hippotune.view.html import report_html
+
+        return report_html(self, self._best, self._trace.asks)
 
     def __str__(self) -> str:
         lines = [f"study {self.study}: {len(self.trials)} trials, {len(self.failed)} failed"]
@@ -236,10 +265,31 @@ class Report:
         return "\n".join(lines)
 
 
-def _shown(sequence: Any) -> Any:
-    """Return a constant's value, or how a sequence is written."""
-    from hippotune.sequences.constant import Constant
+class Columns:
+    """The columns of a table of results: what each row is of, hyper-parameters, metrics, and an error.
 
+    Hyper-parameters are called ``config.NAME``, so that one may have a metric's name. Metrics have their own
+    names, but for those whose names are taken: they are called ``metric.NAME``.
+    """
+
+    def __init__(self, first: tuple[str, ...], config: Iterable[str], metrics: Iterable[str]) -> None:
+        self._config = sorted(set(config))
+        self._metrics = list(dict.fromkeys(metrics))
+        settings = [f"config.{name}" for name in self._config]
+        taken = {*first, *settings, "error"}
+        measured = [f"metric.{name}" if name in taken else name for name in self._metrics]
+        self.names = [*first, *settings, *measured, "error"]
+
+    def row(
+        self, first: tuple[Any, ...], config: Config, metrics: Mapping[str, float], error: str | None
+    ) -> list[Any]:
+        """Return a row; None where there is nothing."""
+        settings = [_shown(config[name]) if name in config else None for name in self._config]
+        return [*first, *settings, *(metrics.get(name) for name in self._metrics), error]
+
+
+def _shown(sequence: Sequence) -> Value:
+    """Return a constant's value, or how a sequence is written."""
     return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
 
 

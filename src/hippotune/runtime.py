@@ -82,7 +82,8 @@ class Runtime:
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
-        engine = Engine(self.plan, self._budget, self._policies[0], self._fits())
+        measured = self.store.step_times()
+        engine = Engine(self.plan, self._budget, self._policies[0], self._fits(), measured)
         self.loop = Loop(engine, self.executor, self._writer, delete)
         await self.executor.start(self._job, self.loop.emit)
 
@@ -208,7 +209,7 @@ def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Run
         runtime = _open.get((place, key.digest))
         if runtime is not None and runtime.closed:
             runtime = None
-        if runtime is not None and runtime.executor is not executor and not runtime.busy:
+        if runtime is not None and runtime.executor.identity != executor.identity and not runtime.busy:
             runtime.close()
             runtime = None
         if runtime is None:

@@ -21,7 +21,7 @@ from hippotune.identity.key import Identity, Origin, PlanKey
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
 from hippotune.limits import Deadline, Limits
-from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
 from hippotune.plan.plan import unique_steps
 from hippotune.progress import Progress
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
@@ -278,9 +278,19 @@ class Study:
             workers=loop.executor.workers,
         )
         trials = trial_reports(tuning.results, tuning.asked)
-        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        recorded = partial(self._recorded, runtime.store)
+        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
         aim = (tuner.metric, tuner.mode)
         return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
+
+    def _recorded(self, store: Store) -> list[SpanRecorded]:
+        """Return the worker time of the study's plan; the store may have been closed."""
+        if self.executor.virtual:
+            return list(store.spans())
+        from hippotune.store.catalog import open_store
+
+        with open_store(self.home, self.store_url, create=False) as catalog:
+            return list(catalog.view(self.key).spans())
 
     async def _best(self, result: Result, runtime: Runtime) -> Best:
         trial, step = result.trial, result.step
@@ -390,9 +400,8 @@ class Study:
     @property
     def place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
-        if self.executor.virtual:
-            return f"virtual time of {id(self.executor)}"
-        return self.store_url or str(self.home.resolve())
+        place = self.store_url or str(self.home.resolve())
+        return f"virtual time of {self.executor.identity} in {place}" if self.executor.virtual else place
 
     def open(self) -> None:
         """Open the plan and start the workers now, instead of at the first use."""

@@ -20,6 +20,7 @@ from hippotune.engine.events import (
     WorkerJoined,
 )
 from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
@@ -59,6 +60,29 @@ def test_the_longest_path_goes_first_and_as_a_whole() -> None:
     assert [lease.end for lease in leases(world)] == [12]
     world.run()
     assert [(lease.start, lease.end) for lease in leases(world)] == [(0, 12), (4, 8)]
+
+
+def test_the_first_decision_follows_from_what_steps_took_before() -> None:
+    plan = Plan()
+    quick, slow = (plan.place(each, 100)[0] for each in (FLAT, DECAY))
+    for measured, first in (
+        ([], FLAT),
+        ([MeasuredSteps(0, 1.0, 50, 50.0), MeasuredSteps(1, 1.0, 50, 250.0)], DECAY),
+    ):
+        world = World(slots=1, plan=plan, measured=measured)
+        world.submit((FLAT, 12), (DECAY, 10))
+        assert leases(world)[0].config == first
+    assert slow.pace > quick.pace
+
+
+def test_a_span_says_what_its_steps_took() -> None:
+    world = World(slots=1)
+    world.submit((FLAT, 10), (DROP_AT_4, 10))
+    world.run()
+    spans = [fact for fact in world.facts if isinstance(fact, SpanRecorded)]
+    assert [(span.node, span.first, span.last) for span in spans] == [(0, 0, 10), (1, 4, 10)]
+    for span in spans:
+        assert span.seconds == pytest.approx(span.last - span.first)  # a second each, of the World's workers
 
 
 def test_a_branch_ahead_of_a_running_worker_is_saved_without_training_twice() -> None:
@@ -244,7 +268,7 @@ seeds = st.integers(0, 2**32)
 studies = st.lists(st.tuples(st.sampled_from(POOL), st.integers(1, 14)), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(studies, st.integers(1, 3), seeds)
 def test_every_interleaving_trains_each_unique_step_once(
     asks: list[tuple[Config, int]], workers: int, seed: int
@@ -260,7 +284,7 @@ def test_every_interleaving_trains_each_unique_step_once(
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds)
 def test_deaths_withdrawals_and_late_groups_change_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, seed: int
@@ -306,7 +330,7 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
             assert f"{place.node}-{place.step}" in on_disk
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(studies, studies, seeds, st.integers(0, 60))
 def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]], second: list[tuple[Config, int]], seed: int, moves: int
@@ -325,7 +349,7 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
         assert answered(resumed)[request.id] == metrics_of(trained_alone(request.config, request.step))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(studies, min_size=1, max_size=3), st.integers(1, 2), st.integers(2, 6), seeds)
 def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, budget: int, seed: int

@@ -346,7 +346,7 @@ fits = st.sampled_from([None, lambda values, width: True, lambda values, width: 
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(studies, st.integers(1, 4), policies, fits, seeds)
 def test_at_any_width_every_unique_step_is_trained_once(
     asks: list[tuple[Config, int]], slots: int, policy: Fluid, fits: Fits | None, seed: int
@@ -360,7 +360,7 @@ def test_at_any_width_every_unique_step_is_trained_once(
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(studies, min_size=1, max_size=4),
     st.integers(1, 4),

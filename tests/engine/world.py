@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -33,7 +33,7 @@ from hippotune.engine.events import (
 )
 from hippotune.engine.validation import validate
 from hippotune.engine.widening import Fits
-from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
@@ -79,10 +79,11 @@ class World:
         delayed: bool = False,
         policy: WidthPolicy | None = None,
         fits: Fits | None = lambda values, width: True,
+        measured: Iterable[MeasuredSteps] = (),
     ) -> None:
         self.delayed = delayed
         self.slots = slots
-        self.engine = Engine(plan or Plan(), budget, policy, fits)
+        self.engine = Engine(plan or Plan(), budget, policy, fits, measured)
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}

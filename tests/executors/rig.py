@@ -21,7 +21,7 @@ from hippotune.executors import Executor, Job
 from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
 
-SECONDS = 60.0  # nothing takes so long unless it is broken
+SECONDS = 300.0  # nothing takes so long unless it is broken
 NEVER = 10**9
 CONFIG: dict[str, Any] = {"rate": 0.1, "fault": "none", "hold": NEVER}
 

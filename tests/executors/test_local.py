@@ -196,7 +196,7 @@ def belongs_to(process: psutil.Process, worker: psutil.Process) -> bool:
 
 
 def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
-    rig = make_rig(Local(workers=1, hang_after=1))
+    rig = make_rig(Local(workers=1, hang_after=3))
     rig.run(6, fault="train hang 2")
     assert "hung" in rig.wait(WorkerLost).reason
     rig.wait(WorkerJoined)

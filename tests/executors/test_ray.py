@@ -186,7 +186,7 @@ def test_where_no_actor_can_be_spoken_with_the_study_says_what_to_do(
 def test_workers_packed_on_one_slot_work_side_by_side_and_one_that_hangs_is_replaced_alone(
     make_rig: MakeRig,
 ) -> None:
-    rig = make_rig(Ray(workers=1, hang_after=1), packing=2)
+    rig = make_rig(Ray(workers=1, hang_after=3), packing=2)
     for worker in range(2):
         rig.wait(WorkerJoined, worker=worker, slot=0)
     (first, actor), (second, same_actor) = [processes_of(rig, worker) for worker in range(2)]

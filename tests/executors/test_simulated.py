@@ -214,13 +214,13 @@ TUNERS: list[Tuner] = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(executor=executors(), tuner=st.sampled_from(TUNERS), share=st.booleans())
 def test_the_same_study_gives_the_same_events(executor: Simulated, tuner: Tuner, share: bool) -> None:
     assert tune(executor, tuner, share=share).heard == tune(executor, tuner, share=share).heard
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(executor=executors(), tuner=st.sampled_from(TUNERS[:2]))
 def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner) -> None:
     def results(share: bool) -> dict[tuple[int, int], Mapping[str, float] | None]:
@@ -232,7 +232,7 @@ def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner) -> None:
     assert results(True) == results(False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(workers=st.integers(1, 9), step=st.integers(1, 12))
 def test_a_grid_takes_no_less_than_its_longest_chain_and_its_share_of_the_work(
     workers: int, step: int

@@ -22,7 +22,7 @@ from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner
 from hippotune.tuning import Tuning
 
-SECONDS = 20.0  # of real time: nothing takes so long unless it is stuck
+SECONDS = 600.0  # of real time: nothing takes so long unless it is stuck
 
 
 class Watched(Engine):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.plan.facts import Checkpoint, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
-from hippotune.plots import curves, save, timeline, tree
+from hippotune.plots import curves, save, timeline, tree, without_pauses
 from hippotune.plots.style import hue, shade, time_unit
 from hippotune.report import TrialReport
 from hippotune.sequences import Config, MultiStep
@@ -147,7 +149,7 @@ def test_what_is_kept_is_left_out_of_what_is_left() -> None:
     assert sum(last - first for _, first, last in lines(tree(wanted, scratch=False))) < 16
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.1, 0.2]), st.integers(1, 30), st.integers(1, 30)),
@@ -198,6 +200,18 @@ def test_a_metric_that_is_not_finite_is_left_out() -> None:
     assert list(figure.data[-1].x) == [10]
 
 
+def test_pauses_are_left_out_of_what_several_runs_recorded() -> None:
+    second = SpanRecorded(1, 0, 1, "train", 0, 5, began=9000.0, ended=9005.0)
+    moved = without_pauses([second, *SPANS])
+    assert [(span.worker, span.began, span.ended) for span in moved] == [
+        (0, 100.0, 110.0),
+        (1, 104.0, 110.0),
+        (0, 110.0, 120.0),
+        (1, 120.0, 125.0),
+    ]
+    assert without_pauses([]) == []
+
+
 # What is refused.
 
 
@@ -234,12 +248,46 @@ def test_a_figure_is_saved_as_a_picture(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_a_browser_what_a_picture_needs_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "no browser"))
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(MissingExtra, match=r"timeline\.png cannot be drawn: .* Pictures need kaleido"):
+DRAW = """
+import sys
+import plotly.graph_objects as go
+from hippotune.errors import MissingExtra
+from hippotune.plots import save
+
+try:
+    save(go.Figure(), sys.argv[1])
+except MissingExtra as missing:
+    print(missing)
+"""
+
+
+def drawn_without_a_browser(tmp_path: Path, **environment: str) -> str:
+    """Return what a program says that draws a picture where there is no browser that starts."""
+    paths = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DRAW, str(tmp_path / "tree.png")]
+    return subprocess.run(
+        command, env=paths | environment, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+
+
+def test_without_a_browser_a_picture_says_what_to_install(tmp_path: Path) -> None:
+    said = drawn_without_a_browser(tmp_path)
+    assert said.startswith("tree.png cannot be drawn: no Chrome or Chromium was found; install one (")
+    assert "plotly_get_chrome" in said
+    assert said.endswith("An .html page needs neither.\n")
+
+
+def test_a_browser_that_does_not_start_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    broken = tmp_path / "chrome"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    said = drawn_without_a_browser(tmp_path, BROWSER_PATH=str(broken))
+    assert "the Chrome or Chromium that was found does not start" in said
+
+
+def test_without_kaleido_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(MissingExtra, match=r"kaleido is not installed: pip install 'hippotune\[plot\]'"):
         save(timeline(SPANS), tmp_path / "timeline.png")
 
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.profile import Profile
-from hippotune.sequences import Config
+from hippotune.sequences import Config, MultiStep
 
 ONE, TWO, FOUR, HALF = Fraction(1), Fraction(2), Fraction(4), Fraction(1, 2)
 RESNET = {1: 1, 2: 1.870, 4: 3.421, 8: 5.598}
@@ -102,6 +103,41 @@ def test_a_slow_node_is_no_slow_width() -> None:
     pace = slow.pace * (profile.usual or 0)
     assert pace == pytest.approx(3.0, rel=0.25)  # as exact as paces are
     assert profile.speed(TWO) == pytest.approx(1.7 * pace / 3.0, rel=0.02)
+
+
+def test_what_was_measured_before_is_known_at_once() -> None:
+    plan = Plan()
+    slow, quick = (plan.place(Config({"lr": lr}), 100)[0] for lr in (0.1, 0.2))
+    branch = plan.place(Config({"lr": MultiStep(0.1, [50], 0.1)}), 100)[0]
+    first = Profile()
+    first.recall(
+        plan.nodes,
+        [
+            MeasuredSteps(slow.id, 1.0, 90, 270.0),
+            MeasuredSteps(quick.id, 1.0, 90, 90.0),
+            MeasuredSteps(slow.id, 2.0, 10, 20.0),
+        ],
+    )
+    assert first.usual == pytest.approx(2.0, rel=0.25)
+    assert slow.pace / quick.pace == pytest.approx(3.0, rel=0.25)
+    assert branch.pace == slow.pace  # which nobody has measured, and which begins as its parent does
+    assert first.speed(TWO) == pytest.approx(1.5, rel=0.3)
+
+
+def test_what_is_measured_now_soon_counts_for_more_than_any_past() -> None:
+    trained = node()
+    profile = Profile()
+    profile.recall([trained], [MeasuredSteps(0, 1.0, 1_000_000, 9_000_000.0)])
+    assert profile.usual == pytest.approx(9.0)
+    profile.observe(trained, 1000, 1000.0)
+    assert profile.usual == pytest.approx(1.0, rel=0.05)
+
+
+def test_without_a_past_nothing_is_known() -> None:
+    profile, trained = Profile(), node()
+    profile.recall([trained], [])
+    assert profile.usual is None
+    assert trained.pace == 1.0
 
 
 @given(

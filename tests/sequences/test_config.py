@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.sequences import (
@@ -58,7 +58,6 @@ def test_values_and_changes_at_a_step() -> None:
     assert Config({"a": Piecewise([1, True], [1])}).changes(1) == {"a": True}
 
 
-@settings(deadline=None)
 @given(configs(), st.integers(1, LONGEST - 1))
 def test_changes_applied_one_after_the_other_give_the_values(config: Config, until: int) -> None:
     values = {}
@@ -67,7 +66,6 @@ def test_changes_applied_one_after_the_other_give_the_values(config: Config, unt
         assert values == config.values(step)
 
 
-@settings(deadline=None)
 @given(configs(), configs(), st.integers(0, LONGEST - 1))
 def test_keys_are_equal_exactly_where_names_and_values_are(first: Config, second: Config, step: int) -> None:
     one, other = first.values(step), second.values(step)
@@ -111,7 +109,6 @@ def test_sequences_that_are_one_object_are_not_looked_into() -> None:
     assert first.parting(second, 10**6) == 7
 
 
-@settings(deadline=None)
 @given(configs())
 def test_json_and_pickle_bring_back_an_equal_config(config: Config) -> None:
     for again in (

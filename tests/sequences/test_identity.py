@@ -8,7 +8,7 @@ import json
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.errors import InvalidInput
@@ -33,7 +33,6 @@ from sequences import strategies
 from sequences.strategies import LONGEST, halved_at_ten, sequences
 
 
-@settings(deadline=None)
 @given(sequences())
 def test_json_brings_back_an_equal_sequence(sequence: Sequence) -> None:
     again = from_json(json.loads(json.dumps(sequence.to_json())))
@@ -44,7 +43,6 @@ def test_json_brings_back_an_equal_sequence(sequence: Sequence) -> None:
     ]
 
 
-@settings(deadline=None)
 @given(sequences())
 def test_pickle_and_copy_bring_back_an_equal_sequence_without_what_it_remembers(sequence: Sequence) -> None:
     before = len(pickle.dumps(sequence))
@@ -56,7 +54,6 @@ def test_pickle_and_copy_bring_back_an_equal_sequence_without_what_it_remembers(
         assert hash(again) == hash(sequence)
 
 
-@settings(deadline=None)
 @given(sequences())
 def test_repr_is_the_python_that_makes_the_sequence(sequence: Sequence) -> None:
     shown = repr(sequence)
@@ -64,7 +61,6 @@ def test_repr_is_the_python_that_makes_the_sequence(sequence: Sequence) -> None:
         assert eval(shown, {**FAMILIES, **vars(strategies)}) == sequence
 
 
-@settings(deadline=None)
 @given(sequences(), sequences())
 def test_equal_sequences_have_equal_hashes_and_never_part(first: Sequence, second: Sequence) -> None:
     assert (first == second) == (second == first)
@@ -74,7 +70,6 @@ def test_equal_sequences_have_equal_hashes_and_never_part(first: Sequence, secon
         assert parting(first, second, LONGEST) is None
 
 
-@settings(deadline=None)
 @given(sequences(), st.lists(st.integers(0, LONGEST - 1), max_size=80))
 def test_values_do_not_depend_on_what_was_asked_before(sequence: Sequence, steps: list[int]) -> None:
     fresh = pickle.loads(pickle.dumps(sequence))
@@ -83,7 +78,6 @@ def test_values_do_not_depend_on_what_was_asked_before(sequence: Sequence, steps
         assert sequence.value(step) == expected[step]
 
 
-@settings(deadline=None)
 @given(sequences())
 def test_pieces_cover_all_steps_with_the_laws_that_give_the_values(sequence: Sequence) -> None:
     last, law = -1, None

@@ -29,7 +29,7 @@ RATES = st.floats(1e-4, 1.0)
 SMALL = st.floats(0.0, 0.01)
 LENGTHS = st.integers(1, 25)
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 def assert_values(sequence: Sequence, expected: list[float]) -> None:

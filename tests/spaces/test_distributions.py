@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.errors import InvalidInput
@@ -14,7 +14,6 @@ positive = st.tuples(st.floats(1e-9, 1e6), st.floats(1e-9, 1e6)).map(sorted)
 whole = st.tuples(st.integers(-1000, 1000), st.integers(-1000, 1000)).map(sorted)
 
 
-@settings(deadline=None)
 @given(bounds, quantiles)
 def test_uniform_stays_within_its_bounds(bound, quantile):
     distribution = Uniform(*bound)
@@ -22,13 +21,11 @@ def test_uniform_stays_within_its_bounds(bound, quantile):
     assert distribution.at(quantile) in distribution
 
 
-@settings(deadline=None)
 @given(positive, quantiles)
 def test_log_uniform_stays_within_its_bounds(bound, quantile):
     assert bound[0] <= LogUniform(*bound).at(quantile) <= bound[1]
 
 
-@settings(deadline=None)
 @given(whole, st.integers(1, 50), quantiles)
 def test_int_gives_whole_numbers_in_its_steps(bound, step, quantile):
     low, high = bound
@@ -38,7 +35,6 @@ def test_int_gives_whole_numbers_in_its_steps(bound, step, quantile):
     assert (value - low) % step == 0
 
 
-@settings(deadline=None)
 @given(quantiles, quantiles)
 def test_a_higher_quantile_never_gives_a_lower_value(one, other):
     low, high = sorted((one, other))

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.errors import InvalidInput
@@ -40,7 +40,6 @@ spaces = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(finite_spaces)
 def test_a_grid_comes_back_with_the_same_configs(grid):
     back = Space.from_json(json.loads(json.dumps(grid.to_json())))
@@ -49,7 +48,6 @@ def test_a_grid_comes_back_with_the_same_configs(grid):
     assert list(back.configs()) == list(grid.configs())
 
 
-@settings(deadline=None)
 @given(spaces, st.integers(0, 99))
 def test_a_space_comes_back_with_the_same_samples(space, seed):
     back = Space.from_json(json.loads(json.dumps(space.to_json())))

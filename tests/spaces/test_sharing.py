@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.plan.plan import Plan, unique_steps
@@ -47,13 +47,11 @@ def unique_by_counting(configs: list[Config], steps: int) -> int:
     )
 
 
-@settings(deadline=None)
 @given(st.lists(configs, min_size=1, max_size=12), st.integers(1, STEPS))
 def test_the_merge_rate_is_that_of_counting_every_step(configs, steps):
     assert merge_rate(configs, steps) == len(configs) * steps / unique_by_counting(configs, steps)
 
 
-@settings(deadline=None)
 @given(st.lists(configs, min_size=1, max_size=12), st.integers(1, STEPS))
 def test_the_merge_rate_is_that_of_a_plan(configs, steps):
     plan = Plan()
@@ -61,7 +59,6 @@ def test_the_merge_rate_is_that_of_a_plan(configs, steps):
     assert merge_rate(configs, steps) == len(configs) * steps / unique
 
 
-@settings(deadline=None)
 @given(st.lists(configs, min_size=2, max_size=8), st.randoms(use_true_random=False))
 def test_the_order_of_configs_does_not_matter(configs, order):
     shuffled = order.sample(configs, len(configs))
@@ -69,7 +66,6 @@ def test_the_order_of_configs_does_not_matter(configs, order):
     assert sharing(configs, STEPS) == sharing(shuffled, STEPS)
 
 
-@settings(deadline=None)
 @given(st.lists(configs, min_size=1, max_size=8))
 def test_sharing_is_the_merge_rate_without_a_hyper_parameter(configs):
     rates = sharing(configs, STEPS)

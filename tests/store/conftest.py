@@ -44,7 +44,8 @@ def server() -> Iterator[str]:
         programs = _programs(folder, account)
         _run([programs / "initdb", "-D", data, "-U", "hippo", "-A", "trust", "-E", "UTF8", "-N"], account)
         options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        _run([programs / "pg_ctl", "-D", data, "-l", folder / "log", "-o", options, "-w", "start"], account)
+        started = ["-l", folder / "log", "-o", options, "-w", "-t", "300", "start"]
+        _run([programs / "pg_ctl", "-D", data, *started], account)
         try:
             yield f"postgresql://hippo@/%s?host={folder}"
         finally:

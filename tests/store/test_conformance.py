@@ -16,6 +16,7 @@ from hippotune.plan.facts import (
     CheckpointKept,
     Fact,
     FailureRecorded,
+    MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
     Position,
@@ -34,9 +35,8 @@ number = st.floats(allow_nan=False)
 metrics = st.dictionaries(st.text(max_size=5), number | st.integers(-(2**60), 2**60), max_size=3)
 positions = st.builds(Position, st.integers(0, 5), st.integers(0, 5))
 checkpoints = st.builds(Checkpoint, text, whole, text)
-spans = st.builds(
-    SpanRecorded, whole, whole, whole, text, whole, whole, *[st.floats(allow_nan=False, width=64)] * 3
-)
+real = st.floats(allow_nan=False, width=64)
+spans = st.builds(SpanRecorded, whole, whole, whole, text, whole, whole, *[real] * 3, st.none() | real)
 
 
 @st.composite
@@ -86,7 +86,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
     return [*nodes, *(kept[position] for position in sorted(kept)), *results, *requests], worked
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories())
 def test_what_was_written_is_read_back_in_an_order_that_can_be_replayed(
     new_store: NewStore, history: list[list[Fact]]
@@ -169,6 +169,23 @@ def test_an_error_with_characters_that_no_database_holds_can_be_recorded(new_sto
         assert isinstance(found, FailureRecorded)
         assert found.error.startswith("a ")
         assert found.error.endswith(" in a message ü")
+
+
+def test_what_steps_took_is_added_up_by_node_and_width(new_store: NewStore) -> None:
+    def span(
+        node: int, first: int, last: int, seconds: float | None, kind: str = "train", width: float = 1.0
+    ) -> SpanRecorded:
+        return SpanRecorded(0, 0, node, kind, first, last, 0.0, 99.0, width, seconds)
+
+    with closing(new_store()) as store:
+        assert list(store.step_times()) == []
+        store.write([span(0, 0, 4, 2.0), span(1, 4, 6, 3.0), span(0, 4, 8, 2.5, width=2.0)])
+        store.write([span(0, 4, 6, 0.5), span(1, 6, 7, None), span(1, 6, 6, 9.0), span(1, 4, 6, 9.0, "help")])
+        assert list(store.step_times()) == [
+            MeasuredSteps(1, 1.0, 2, 3.0),
+            MeasuredSteps(0, 2.0, 4, 2.5),
+            MeasuredSteps(0, 1.0, 6, 2.5),
+        ]
 
 
 def test_plans_know_nothing_of_each_other(new_store: NewStore) -> None:

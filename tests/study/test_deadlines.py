@@ -279,8 +279,11 @@ def test_for_real_the_best_so_far_is_handed_over_and_loads(tmp_path: Path) -> No
     with Study("real", Walker, home=tmp_path, executor=executor, checkpoint_budget="1MB") as study:
         study.eval({"lr": 0.3, "bs": 16}, 5)  # workers are up
         tuner = HyperSched({"lr": RATES, "bs": [16]}, "loss", "min", 20, ENDLESS, every=200)
-        report = study.tune(tuner, deadline=3, progress=False)
-        assert report.ended_by == "deadline"
+        for deadline in (2, 20, 200):  # where the machine has much else to do, later
+            report = study.tune(tuner, deadline=deadline, progress=False)
+            assert report.ended_by == "deadline"
+            if any(trial.metrics for trial in report.trials):
+                break
         assert report.cut
         best = report.best
         assert best.path is not None
@@ -335,7 +338,7 @@ def test_a_study_with_a_deadline_that_was_killed_goes_on(tmp_path: Path) -> None
     script.write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(script), str(tmp_path / "home"), str(tmp_path / "mark")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert again.stdout.split() == ["None", "True", "True"], again.stderr

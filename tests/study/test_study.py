@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 import hippotune as hippo
-from hippotune import Config, Exponential, GridSearch, InvalidInput, Local, MultiStep, Study, TrainerError
+from hippotune import (
+    Config,
+    Exponential,
+    GridSearch,
+    InvalidInput,
+    Local,
+    MultiStep,
+    Simulated,
+    Study,
+    TrainerError,
+)
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -64,7 +74,83 @@ def test_the_report_says_what_was_best_and_loads_it(tmp_path: Path) -> None:
     assert "merge rate" in str(report)
     frame = report.frame()
     assert list(frame["trial"]) == [0, 1, 2]
-    assert set(frame.columns) == {"trial", "lr", "bs", "step", "loss", "first", "error"}
+    assert list(frame.columns) == ["trial", "step", "config.bs", "config.lr", "loss", "first", "error"]
+    assert list(frame["config.lr"]) == [0.1, "Exponential(0.1, 0.9)", "MultiStep(0.1, [4])"]
+
+
+def test_hyper_parameters_and_metrics_of_one_name_have_columns_of_their_own(tmp_path: Path) -> None:
+    def both(config: Config, step: int) -> dict[str, float]:
+        return {"lr": 7.0, "step": 8.0, "error": 9.0}
+
+    with simulated("names", tmp_path, metrics=both) as study:
+        frame = study.tune(grid({"lr": [0.1], "step": [3]}, metric="lr"), progress=False).frame()
+    assert frame.to_dict("records") == [
+        {
+            "trial": 0,
+            "step": 8,
+            "config.lr": 0.1,
+            "config.step": 3,
+            "lr": 7.0,
+            "metric.step": 8.0,
+            "metric.error": 9.0,
+            "error": None,
+        }
+    ]
+
+
+def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        report = study.tune(grid(), progress=False)
+    spans = report._trace.spans
+    seconds, steps = sum(span.seconds or 0 for span in spans), sum(span.last - span.first for span in spans)
+    assert steps == report.work.steps_trained
+    with study_of(Walker, tmp_path) as again:
+        usual = again._open().loop.engine.profile.usual
+    assert usual == pytest.approx(seconds / steps, rel=0.2)
+
+
+def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> None:
+    for _ in range(2):
+        with study_of(Walker, tmp_path) as study:
+            study.eval({"lr": 0.7, "bs": 16}, 5)  # which the tuning has nothing to do with
+            report = study.tune(grid(), progress=False)
+    assert report.work.steps_trained == 0
+    assert not report._trace.spans
+    figure = report.plot_timeline()
+    drawn = dict(zip(figure.data[1].text, figure.data[1].customdata, strict=True))
+    assert sorted(drawn) == ["0–8", "1–8", "4–8"]
+    assert "as recorded" in figure.layout.title.text
+
+
+def simulated(name: str, home: Path, **options: Any) -> Study:
+    return Study(name, Walker, home=home, executor=Simulated(2, **options))
+
+
+def test_studies_in_virtual_time_share_where_real_ones_would(tmp_path: Path) -> None:
+    with simulated("first", tmp_path) as first, simulated("second", tmp_path) as second:
+        assert first.tune(grid(), progress=False).work.steps_trained == 8 + 7 + 4
+        again = second.tune(grid(), progress=False)
+        assert again.work.steps_trained == 0
+        assert again.plot_timeline().data
+    others = (
+        simulated("elsewhere", tmp_path / "elsewhere"),
+        simulated("slower", tmp_path, seconds_per_step=2.0),
+        simulated("otherwise", tmp_path, seed=1),
+        simulated("by formula", tmp_path, metrics=lambda config, step: {"loss": 1.0}),
+        simulated("opened again", tmp_path),
+    )
+    with simulated("third", tmp_path, load=1.0) as third:
+        third.tune(grid(), progress=False)
+        for other in others:
+            with other:
+                assert other.tune(grid(), progress=False).work.steps_trained > 0, other.name
+
+
+def test_studies_in_virtual_time_are_tuned_together_on_the_workers_of_the_first(tmp_path: Path) -> None:
+    with simulated("first", tmp_path) as first, simulated("second", tmp_path) as second:
+        reports = hippo.tune_together([(first, grid()), (second, grid())], progress=False)
+        assert {report.work.steps_trained for report in reports} == {8 + 7 + 4}
+        assert first.executor is second.executor
 
 
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:

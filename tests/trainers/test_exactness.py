@@ -47,7 +47,7 @@ def whole(name: str) -> Course:
 
 
 @pytest.mark.parametrize("name", TRIALS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(events=st.lists(st.sampled_from(EVENTS), min_size=STEPS, max_size=STEPS))
 def test_a_trial_ends_in_the_same_state_however_it_is_interrupted_and_evaluated(
     name: str, events: list[str]

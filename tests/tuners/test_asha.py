@@ -1,7 +1,7 @@
 import asyncio
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.sequences import Piecewise
@@ -19,7 +19,6 @@ def tables(draw: st.DrawFn) -> tuple[int, list[int], int, dict[tuple[int, int], 
     return trials, steps, reduction, {(t, step): draw(value) for t in range(trials) for step in steps}
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_every_job_is_the_one_that_the_published_rule_names(table, workers, order):
     trials, steps, reduction, scores = table

@@ -2,7 +2,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.spaces import Uniform
@@ -22,7 +22,6 @@ def test_the_brackets_for_81_steps_and_a_reduction_of_3_are_those_of_the_paper()
     ]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50), st.integers(1, 400), st.integers(2, 5))
 def test_every_bracket_ends_at_max_steps_and_begins_at_min_steps_or_later(first, more, reduction):
     last = first + more

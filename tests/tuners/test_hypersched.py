@@ -264,7 +264,7 @@ def test_trials_that_run_are_rated_by_their_scores() -> None:
     assert done.worths[done.trials[0]] == -3.0, "where less is better, less is worth more"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.randoms(use_true_random=False))
 def test_trials_that_agree_so_far_take_one_worker(workers: int, order: random.Random) -> None:
     rates = [0.1, *(Piecewise([0.1, 0.01 * n], [4 * n]) for n in (1, 2, 3))]

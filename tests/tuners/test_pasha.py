@@ -2,7 +2,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.tuners import ASHA, PASHA
@@ -54,7 +54,6 @@ def noisy(one: dict[int, float], other: dict[int, float]) -> bool:
     )
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 24), st.integers(2, 3), st.integers(1, 4), st.booleans(), st.randoms(use_true_random=False)
 )

@@ -2,7 +2,7 @@ import math
 from zlib import crc32
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.sequences import Config, Constant, Exponential, Then
@@ -42,7 +42,6 @@ def random_scores(seed: int, failing: bool):
     return score
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 12),
     st.sampled_from([0.0, 0.2, 0.25, 0.5]),

@@ -1,7 +1,7 @@
 import math
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.sequences import Config
@@ -27,7 +27,6 @@ def studies(draw: st.DrawFn) -> tuple[int, int, int, int, Scores]:
     return trials, reduction, first, last, scores
 
 
-@settings(deadline=None)
 @given(studies(), st.sampled_from(["max", "min"]), st.integers(1, 8), st.randoms(use_true_random=False))
 def test_the_same_trials_go_on_as_if_everybody_waited_whatever_the_order_of_finish(
     study, mode, workers, order
@@ -42,7 +41,6 @@ def test_the_same_trials_go_on_as_if_everybody_waited_whatever_the_order_of_fini
     )
 
 
-@settings(deadline=None)
 @given(studies(), st.integers(1, 8), st.randoms(use_true_random=False))
 def test_whoever_is_certain_to_go_on_goes_on_at_once_and_nobody_else_does(study, workers, order):
     trials, reduction, first, last, scores = study
@@ -125,7 +123,6 @@ def test_early_stopping_trains_eight_trials_to_step_five_and_the_best_four_to_te
     assert done.reached() == {0: 10, 1: 5, 2: 10, 3: 5, 4: 10, 5: 5, 6: 10, 7: 5}
 
 
-@settings(deadline=None)
 @given(st.integers(4, 12), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_early_stopping_is_halving_with_milestones_and_numbers_of_ones_own(trials, workers, order):
     chance = random.Random(trials)

@@ -16,9 +16,7 @@ from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, read
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.history import History
-from hippotune.sequences.base import Sequence
-from hippotune.sequences.constant import Constant
-from hippotune.sequences.values import Value
+from hippotune.report import Columns
 
 _DESCRIPTION = """\
 Write a study as a table: a row for every trial and step at which it was measured, and one for every
@@ -27,10 +25,9 @@ trial that failed, at the step that it was asked for."""
 _EXAMPLES = """\
 the columns:
   study, trial, step   which result it is
-  hyper-parameters     the value of a constant; any other sequence as it is written in Python
-  metrics              what was measured; nothing where it was not
+  config.NAME          a hyper-parameter: a constant's value; any other sequence as it is written in Python
+  NAME                 a metric; nothing where it was not measured (metric.NAME if the name is taken)
   error                why the trial failed
-  A hyper-parameter or a metric whose name is taken is called config.NAME or metric.NAME.
 
 the formats:
   csv        numbers in full
@@ -43,7 +40,6 @@ examples:
   hippo export digits --format json | jq '.[0]'"""
 
 _FORMATS = ("csv", "json", "parquet")
-_FIXED = ("study", "trial", "step", "error")
 
 
 def add_to(commands: Commands) -> None:
@@ -98,27 +94,21 @@ class Table:
     def __init__(self, study: str, history: History) -> None:
         self._study = study
         self._trials = history.trials
-        names = sorted({name for trial in self._trials for name in trial.config})
-        metrics = {name: None for trial in self._trials for each in trial.metrics().values() for name in each}
-        taken = {*_FIXED, *metrics}
-        self._names = {name: f"config.{name}" if name in taken else name for name in names}
-        self._metrics = {name: f"metric.{name}" if name in _FIXED else name for name in metrics}
-        self.columns = [*_FIXED[:3], *self._names.values(), *self._metrics.values(), *_FIXED[3:]]
+        self._columns = Columns(
+            ("study", "trial", "step"),
+            (name for trial in self._trials for name in trial.config),
+            (name for trial in self._trials for each in trial.metrics().values() for name in each),
+        )
+        self.columns = self._columns.names
 
     def rows(self) -> Iterator[list[Any]]:
         """Yield the rows, trial by trial and step by step; None where there is nothing."""
+        row = self._columns.row
         for trial in self._trials:
-            config = [_shown(trial.config[name]) if name in trial.config else None for name in self._names]
             for step, metrics in trial.metrics().items():
-                measured = [metrics.get(name) for name in self._metrics]
-                yield [self._study, trial.number, step, *config, *measured, None]
+                yield row((self._study, trial.number, step), trial.config, metrics, None)
             if trial.error is not None:
-                nothing = [None] * len(self._metrics)
-                yield [self._study, trial.number, trial.asked, *config, *nothing, trial.error]
-
-
-def _shown(sequence: Sequence) -> Value:
-    return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
+                yield row((self._study, trial.number, trial.asked), trial.config, {}, trial.error)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ holds between two events is written, and checked, in `hippotune.engine.validatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -55,7 +55,7 @@ from hippotune.engine.requests import OpenRequest
 from hippotune.engine.widening import Fits, Widening
 from hippotune.engine.workers import Workers
 from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import Fact, Position, RequestMade
+from hippotune.plan.facts import Fact, MeasuredSteps, Position, RequestMade
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
@@ -85,6 +85,7 @@ class Engine:
     `required` are the metrics that tuners read: every evaluation must bring them. `budget` is how many
     bytes all checkpoints of the plan may take together. `policy` decides on widths; without one, every lease
     has one slot. `fits` says whether hyper-parameters' values allow a width above 1; without it, none do.
+    `measured` is what steps took before: the first decision follows from it.
     """
 
     def __init__(
@@ -93,10 +94,12 @@ class Engine:
         budget: int | None = None,
         policy: WidthPolicy | None = None,
         fits: Fits | None = None,
+        measured: Iterable[MeasuredSteps] = (),
     ) -> None:
         self.plan = plan
         self.frontier = Frontier()
         self.profile = Profile(None if policy is None else policy.scaling)
+        self.profile.recall(plan.nodes, measured)
         self.keeping = Keeping(plan, budget)
         self.requests: dict[int, OpenRequest] = {}
         self.books = Books()
@@ -385,6 +388,7 @@ class Engine:
         self.trained += event.steps
         lease.at, lease.seen = event.step, self._now
         node = lease.node_at(event.step)
+        lease.progressed(node, event.steps, event.seconds)
         if self.profile.observe(node, event.steps, event.seconds, lease.width):
             self.frontier.paced(node)
 

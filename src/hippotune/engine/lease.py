@@ -23,7 +23,7 @@ class Lease:
     `study` is the one whose turn it was; others may be served on the way. `settled` are the steps whose
     saves are over, well or not. `peers` train it together with `worker`. `seen` is when it was last heard to
     be at `at`. One that is `stopping` takes on nothing more: it is to go on at another width, and has a
-    `claim` to so many slots.
+    `claim` to so many slots. `taken` are the steps along each node, and the seconds that they took.
     """
 
     id: int
@@ -42,6 +42,7 @@ class Lease:
     saves: set[int] = field(default_factory=set)
     evaluations: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
+    taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
     state: Literal["running", "saving"] = "running"
     told: tuple[int, frozenset[int], frozenset[int]] | None = None
     story: list[str] = field(default_factory=list)
@@ -92,13 +93,23 @@ class Lease:
                 break
             ended = began + elapsed * (last - start) / trained if trained else now
             steps = (start, last, began, ended)
-            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", *steps, float(self.width)))
+            width, seconds = float(self.width), self._seconds(node, last - start)
+            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", *steps, width, seconds))
             # The leader's span counts for all.
             spans += [SpanRecorded(peer, self.id, node.id, "help", *steps, 0.0) for peer in self.peers]
             began = ended
             if not trained:
                 break
         return spans
+
+    def progressed(self, node: Node, steps: int, seconds: float) -> None:
+        """Take in what steps along a node took."""
+        before, spent = self.taken.get(node, (0, 0.0))
+        self.taken[node] = (before + steps, spent + seconds)
+
+    def _seconds(self, node: Node, steps: int) -> float | None:
+        trained, seconds = self.taken.get(node, (0, 0.0))
+        return seconds * steps / trained if trained and steps else None
 
     def note(self, now: float, text: str) -> None:
         """Add a line to the story."""

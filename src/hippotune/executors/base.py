@@ -74,6 +74,11 @@ class Executor(ABC):
     def workers(self) -> int:
         """The number of slots that the executor is meant to have."""
 
+    @property
+    def identity(self) -> str:
+        """Whose workers these are: executors of one identity are the same to a plan."""
+        return f"{type(self).__name__} {id(self)}"
+
     @abstractmethod
     async def start(self, job: Job, emit: Emit) -> None:
         """Bring the workers up for one job. Raises `TrainerError` where the trainer cannot be shipped."""

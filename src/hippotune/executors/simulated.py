@@ -53,6 +53,9 @@ _LAST = 1 << 62
 class Simulated(Executor):
     """Workers in virtual time.
 
+    Nothing is kept on disk. Studies of one trainer and home that are open at the same time share what they
+    train, if their executors were given the same: equal numbers, and the very same functions and metrics.
+
     Parameters
     ----------
     workers : int
@@ -108,6 +111,7 @@ class Simulated(Executor):
         self._progress = None if progress is None else checked_number("progress is", progress)
         self._curves = as_curves(metrics, seed)
         self._losses = checked_losses(losses, workers, self._startup)
+        self._given = (seconds_per_step, scaling, metrics, seed)
         self._workers = workers
         self._slots: list[Slot] = []
         self._now = 0.0
@@ -120,6 +124,18 @@ class Simulated(Executor):
     def workers(self) -> int:
         """The number of slots."""
         return self._workers
+
+    @property
+    def identity(self) -> str:
+        """Equal for executors that were given the same: one's virtual time is as good as the other's."""
+        if type(self) is not Simulated:
+            return super().identity
+        seconds, scaling, metrics, seed = self._given
+        pace = f"function {id(seconds)}" if callable(seconds) else f"{float(seconds)} s"
+        curves = f"seed {seed}" if metrics is None else f"metrics {id(metrics)}"
+        costs = (self._startup, self._load, self._save, self._evaluate, self._progress)
+        speeds = sorted((scaling or {}).items())
+        return f"{self._workers} at {pace} {speeds}, {costs}, {curves}, losses {self._losses}"
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Begin at time 0."""

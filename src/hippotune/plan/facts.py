@@ -88,7 +88,8 @@ class SpanRecorded:
     """Worker time: what a worker did between two moments (seconds since the epoch, or virtual).
 
     `width` is how many slots' time it counts for: that of all who train together counts with their leader,
-    and the others' spans, of the kind "help", for nothing.
+    and the others' spans, of the kind "help", for nothing. `seconds` is what the steps alone took, without
+    starting, evaluating and waiting; None where that was not measured.
     """
 
     worker: int
@@ -100,6 +101,16 @@ class SpanRecorded:
     began: float
     ended: float
     width: float = 1.0
+    seconds: float | None = None
+
+
+class MeasuredSteps(NamedTuple):
+    """What `steps` steps along a node took at a width: what all its spans come to."""
+
+    node: int
+    width: float
+    steps: int
+    seconds: float
 
 
 Fact = (

@@ -25,6 +25,7 @@ from hippotune.plan.facts import (
     MetricsRecorded,
     NodeAdded,
     Position,
+    SpanRecorded,
 )
 from hippotune.plan.node import Node
 from hippotune.sequences.config import Config
@@ -202,3 +203,12 @@ def reach(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
 def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
     """Return how many steps it takes to train every node as far as asked, each shared step once."""
     return sum(step - node.start for node, step in reach(asks).items())
+
+
+def spans_of(asks: Iterable[tuple[Node, int]], spans: Iterable[SpanRecorded]) -> list[SpanRecorded]:
+    """Return the worker time that was spent on what is asked for, whoever had it spent.
+
+    A span is part of it if its first step is; one without steps, if it is where the asks lead.
+    """
+    reached = {node.id: step for node, step in reach(asks).items()}
+    return [span for span in spans if min(span.first + 1, span.last) <= reached.get(span.node, -1)]

@@ -7,6 +7,6 @@ The functions take plain values and return a ``plotly.graph_objects.Figure``. pl
 from hippotune.plots.learning_curves import curves
 from hippotune.plots.saving import save
 from hippotune.plots.stages_over_steps import tree
-from hippotune.plots.workers_over_time import timeline
+from hippotune.plots.workers_over_time import timeline, without_pauses
 
-__all__ = ["curves", "save", "timeline", "tree"]
+__all__ = ["curves", "save", "timeline", "tree", "without_pauses"]

@@ -29,22 +29,34 @@ def save(figure: go.Figure, path: str | Path, width: int = 1200) -> Path:
     try:
         figure.write_image(path, width=width, scale=2)
     except Exception as error:
-        if not _is_missing(error):
+        need = _need(error)
+        if need is None:
             raise
-        raise MissingExtra(
-            f"{path.name} cannot be drawn: {_first_line(error)} Pictures need kaleido "
-            "(pip install 'hippotune[plot]') and a Chrome or Chromium (Debian: apt install chromium; "
-            "elsewhere: plotly_get_chrome). An .html page needs neither."
-        ) from error
+        raise MissingExtra(f"{path.name} cannot be drawn: {need}. An .html page needs neither.") from error
     return path
 
 
-def _is_missing(error: Exception) -> bool:
-    """Whether something is not installed: plotly and kaleido say so with errors of many kinds."""
-    text = f"{type(error).__name__} {error}".lower()
-    return any(word in text for word in ("kaleido", "chrome", "chromium", "browser"))
+_INSTALL = "(Debian and Ubuntu: apt install chromium; anywhere: plotly_get_chrome)"
+# What plotly and kaleido raise, by the names of their errors, and what helps.
+_NEEDS = {
+    "ChromeNotFoundError": f"no Chrome or Chromium was found; install one {_INSTALL}",
+    "BrowserDepsError": f"the Chrome or Chromium that was found lacks libraries; "
+    f"install another one {_INSTALL}",
+    "BrowserFailedError": "the Chrome or Chromium that was found does not start; "
+    f"install another one {_INSTALL}, or set BROWSER_PATH to one that does",
+}
+_NEEDS["BrowserClosedError"] = _NEEDS["BrowserFailedError"]
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{lines[0].rstrip('.:')}." if lines else ""
+def _need(error: BaseException) -> str | None:
+    """Return what is missing and how to get it, where that is why a picture cannot be drawn."""
+    try:
+        import kaleido  # noqa: F401
+    except ImportError:
+        return f"kaleido is not installed: pip install 'hippotune[plot]'; it needs a Chrome, too {_INSTALL}"
+    cause: BaseException | None = error
+    while cause is not None:
+        if (need := _NEEDS.get(type(cause).__name__)) is not None:
+            return need
+        cause = cause.__cause__ or cause.__context__
+    return None

@@ -6,7 +6,9 @@ several leases share a slot, their bars share its row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -125,6 +127,18 @@ def timeline(
     figure.update_xaxes(range=[0, length * 1.005])
     figure.update_xaxes(title_text=f"time in {unit}", row=2, col=1, ticks="outside", tickcolor=QUIET)
     return figure
+
+
+def without_pauses(spans: Iterable[SpanRecorded]) -> list[SpanRecorded]:
+    """Return spans as if work had never stopped: time in which no worker was busy is left out."""
+    moved: list[SpanRecorded] = []
+    ended, pauses = -math.inf, 0.0
+    for span in sorted(spans, key=lambda span: span.began):
+        if moved:
+            pauses += max(span.began - ended, 0.0)
+        ended = max(ended, span.ended)
+        moved.append(replace(span, began=span.began - pauses, ended=span.ended - pauses))
+    return moved
 
 
 class _Rows:

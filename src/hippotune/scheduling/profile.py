@@ -11,9 +11,10 @@ anything of is taken to be as much better or worse than the guess as the nearest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
+from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.node import Node
 
 # A pace moves when the measured one differs by more than this: noise must not reorder equal paths.
@@ -72,13 +73,40 @@ class Profile:
         spent, trained = self._per_node.get(node, (0.0, 0))
         spent, trained = spent + seconds, trained + steps
         self._per_node[node] = (spent, trained)
-        usual = self._seconds / self._steps
+        return self._set_pace(node, self._seconds / self._steps)
+
+    def _set_pace(self, node: Node, usual: float) -> bool:
+        """Have a node's pace be as measured, where that differs materially; return whether it does."""
+        spent, trained = self._per_node.get(node, (0.0, 0))
         if usual > 0 and trained >= 3:
             pace = spent / trained / usual
             if not 1 / _MATERIAL < pace / node.pace < _MATERIAL:
                 node.pace = pace
                 return True
         return False
+
+    def recall(self, nodes: Sequence[Node], measured: Iterable[MeasuredSteps]) -> None:
+        """Take in what steps took before, the least recent first, and give all nodes their paces.
+
+        A node that was not measured has its parent's pace. However much was measured, it weighs no more
+        than the steps that are remembered, so that a machine which has become faster is soon seen to be.
+        """
+        known = [_recent(each) for each in measured]
+        for each in known:
+            if each.width == 1:
+                fade = _MEMORY**each.steps
+                self._seconds = self._seconds * fade + each.seconds
+                self._steps = self._steps * fade + each.steps
+                self._per_node[nodes[each.node]] = (each.seconds, each.steps)
+        usual = self.usual
+        if usual:
+            for node in nodes:  # parents come before their branches
+                node.pace = node.parent.pace if node.parent else 1.0
+                self._set_pace(node, usual)
+        for each in known:
+            if each.width != 1:
+                width = Fraction(each.width).limit_denominator(1000)
+                self.observe(nodes[each.node], each.steps, each.seconds, width)
 
     def observe_start(self, seconds: float) -> None:
         """Take in what a lease took to start from a checkpoint, or on several slots."""
@@ -114,6 +142,12 @@ class Profile:
         """Turn a length in usual steps into seconds on one slot."""
         usual = self.usual
         return None if usual is None else reach * usual
+
+
+def _recent(times: MeasuredSteps) -> MeasuredSteps:
+    """Return as much of what was measured as is remembered."""
+    steps = min(times.steps, round(1 / (1 - _MEMORY)))
+    return times._replace(steps=steps, seconds=times.seconds * steps / times.steps)
 
 
 def _guess(width: Fraction) -> float:

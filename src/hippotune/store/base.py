@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from hippotune.plan.facts import Fact, SpanRecorded
+from hippotune.plan.facts import Fact, MeasuredSteps, SpanRecorded
 
 
 class Store(ABC):
@@ -43,6 +43,13 @@ class Store(ABC):
     def drop_refused(self) -> int:
         """Drop the checkpoints that the last `read` found and refused; return how many there were."""
         return 0
+
+    @abstractmethod
+    def step_times(self) -> Iterator[MeasuredSteps]:
+        """Yield what steps took by node and width, the least recently trained first.
+
+        Spans without steps, or of which it is not known what their steps took, are passed over.
+        """
 
     @abstractmethod
     def close(self) -> None:

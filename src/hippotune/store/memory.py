@@ -10,6 +10,7 @@ from hippotune.plan.facts import (
     CheckpointKept,
     Fact,
     FailureRecorded,
+    MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
     Position,
@@ -71,6 +72,16 @@ class MemoryStore(Store):
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
         yield from self._spans
+
+    def step_times(self) -> Iterator[MeasuredSteps]:
+        """Yield what steps took by node and width, the least recently trained first."""
+        totals: dict[tuple[int, float], tuple[int, float]] = {}
+        for span in self._spans:
+            if span.kind == "train" and span.seconds is not None and span.last > span.first:
+                steps, seconds = totals.pop((span.node, span.width), (0, 0.0))
+                totals[span.node, span.width] = (steps + span.last - span.first, seconds + span.seconds)
+        for (node, width), (steps, seconds) in totals.items():
+            yield MeasuredSteps(node, width, steps, seconds)
 
     def close(self) -> None:
         """Do nothing: facts live as long as the object."""

@@ -32,7 +32,9 @@ from hippotune.sequences.encoding import from_json
 from hippotune.store.schema import CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
 
 Row = tuple[Any, ...]
-_span_values = attrgetter("worker", "lease", "node", "kind", "first", "last", "began", "ended", "width")
+_span_values = attrgetter(
+    "worker", "lease", "node", "kind", "first", "last", "began", "ended", "width", "seconds"
+)
 _write_json = json.JSONEncoder(separators=(",", ":"), default=float).encode
 
 

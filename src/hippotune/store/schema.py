@@ -40,7 +40,7 @@ REQUESTS = _table("requests", "plan", "ordinal", "study", "trial", "config", "st
 SPANS = _table(
     "spans",
     *("plan", "ordinal", "worker", "lease", "node", "kind"),
-    *("first_step", "last_step", "began", "ended", "width"),
+    *("first_step", "last_step", "began", "ended", "width", "seconds"),
 )
 OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS)
 """All tables whose rows belong to a plan."""
@@ -113,7 +113,12 @@ def _version_4(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE hippo_plans ADD COLUMN {column_and_type}")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4)
+def _version_5(connection: Connection) -> None:
+    """Let spans say what their steps alone took."""
+    connection.exec_driver_sql("ALTER TABLE hippo_spans ADD COLUMN seconds DOUBLE PRECISION")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4, _version_5)
 
 
 def stored_version(connection: Connection) -> int:

@@ -19,6 +19,7 @@ from hippotune.plan.facts import (
     CheckpointDropped,
     CheckpointKept,
     Fact,
+    MeasuredSteps,
     NodeAdded,
     Position,
     RequestMade,
@@ -137,10 +138,24 @@ class SqlStore(Store):
 
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
-        columns = "worker, lease, node, kind, first_step, last_step, began, ended, width"
+        columns = "worker, lease, node, kind, first_step, last_step, began, ended, width, seconds"
         with self._database.reading() as connection:
             for rows in self._rows(connection, SPANS, columns, by="ordinal"):
                 yield from [SpanRecorded(*row) for row in rows]
+
+    def step_times(self) -> Iterator[MeasuredSteps]:
+        """Yield what steps took by node and width, the least recently trained first."""
+        spans = SPANS.c
+        steps, seconds = spans.last_step - spans.first_step, spans.seconds
+        query = (
+            sa.select(spans.node, spans.width, sa.func.sum(steps), sa.func.sum(seconds))
+            .where(spans.plan == self._plan, spans.kind == "train", seconds.is_not(None), steps > 0)
+            .group_by(spans.node, spans.width)
+            .order_by(sa.func.max(spans.ordinal))
+        )
+        with self._database.reading() as connection:
+            for node, width, trained, spent in connection.execute(query):
+                yield MeasuredSteps(node, width, int(trained), spent)
 
     def close(self) -> None:
         """Let go of the plan and its lock."""
