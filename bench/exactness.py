@@ -32,21 +32,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
-}
-if __name__ == "__main__" and any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
-    os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
-
 import hippotune as hippo
 from exactness_alone import Measured, bits, fork, in_a_fork, trained_alone
 from exactness_trainers import CONFIGS, LATER, STEPS
 from exactness_workers import warm_workers
 from harness import Bar, Figures, run
 from hippotune import TrialGroup, Tuner
+
+# The order in which numbers are summed up depends on the number of threads, and that of sets on the hashes.
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
 
 Outcome = Literal["exact", "named", "unclear", "wrong"]
 Trials = dict[str, Measured]
@@ -130,8 +129,9 @@ def study_or_error(trainer: Any, mode: str, home: Path) -> Trials | str:
 
 def checked(trainer: Any) -> str | None:
     """Return what check_exact says about a trainer; None where it finds nothing."""
-    from hippotune.errors import NotExact
     from hippotune.testing import check_exact
+
+    from hippotune.errors import NotExact
 
     try:
         check_exact(trainer, CONFIGS["drop at 2 and 4"][0], steps=STEPS)
@@ -178,7 +178,7 @@ def _decimal(measured: Measured) -> dict[int, dict[str, float]]:
 
 
 def in_forks(calls: dict[str, Callable[[], Any]], jobs: int) -> Iterator[tuple[str, Any]]:
-    """Yield what each call returns in a fork of its own, or a RuntimeError, as they finish; some at a time."""
+    """Yield what each call returns in a fork of its own, or a RuntimeError, as they finish."""
     waiting = list(calls.items())
     with selectors.DefaultSelector() as running:
         while waiting or running.get_map():
@@ -285,6 +285,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
     import torch
     import torch._dynamo  # the first step of any optimizer would import it, in every fork again
 

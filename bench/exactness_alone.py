@@ -59,12 +59,12 @@ def trained_alone(trainer: Any, config: Config, steps: tuple[int, ...], seed: in
 
 
 def in_a_fork(call: Callable[[], Any]) -> Any:
-    """Return what `call` returns in a fork of this process; `RuntimeError` with its traceback if it raises."""
+    """Return what `call` returns in a fork; `RuntimeError` with its traceback if it raises."""
     return fork(call)[1]()
 
 
 def fork(call: Callable[[], Any]) -> tuple[int, Callable[[], Any]]:
-    """Start `call` in a fork; return a pipe that is ready when it ends, and a function that returns its answer."""
+    """Start `call` in a fork; return a pipe that is ready when it ends, and what reads its answer."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,8 +1,8 @@
 """Workers that start at once: forks of a process that has imported everything and has run nothing.
 
-An engine starts a worker as ``python -m MODULE ARGUMENTS``. Inside `warm_workers`, ``sys.executable`` is a small
-program that hands its arguments, environment and open files over to such a process, and waits for the fork
-that runs the module. To the engine both are one process: they are in one group, and end with one status.
+An engine starts a worker as ``python -m MODULE ARGUMENTS``. Inside `warm_workers`, ``sys.executable`` is a
+small program that hands its arguments, environment and open files over to such a process, and waits for the
+fork that runs the module. To the engine both are one process: they are in one group, and end with one status.
 """
 
 from __future__ import annotations

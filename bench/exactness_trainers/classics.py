@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import defaultdict
@@ -167,7 +168,7 @@ class SimulatedAnnealing(_Learner):
         self.cache: dict[tuple[int, int], float] = {}
 
     def length(self, tour: list[int]) -> float:
-        legs = zip(tour, tour[1:], strict=False)
+        legs = itertools.pairwise(tour)
         return sum(self.cache.setdefault(leg, abs(math.sin(leg[0] * 3 + leg[1]))) for leg in legs)
 
     def train(self) -> None:

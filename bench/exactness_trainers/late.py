@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -154,7 +156,7 @@ class ModelMadeInTraining(Toy):
         del self.model
         self.lr = 0.1
 
-    def setup(self, hp) -> None:  # noqa: ANN001
+    def setup(self, hp: Mapping[str, Any]) -> None:
         super().setup(hp)
         self.lr = hp["lr"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -162,11 +162,11 @@ class ArraySubclass(np.ndarray):
     def __array_finalize__(self, other: object) -> None:
         self.level = getattr(other, "level", 1.0)
 
-    def __reduce__(self):  # noqa: ANN204
+    def __reduce__(self) -> Any:
         make, arguments, state = super().__reduce__()
         return make, arguments, (state, self.level)
 
-    def __setstate__(self, state) -> None:  # noqa: ANN001
+    def __setstate__(self, state: Any) -> None:
         super().__setstate__(state[0])
         self.level = state[1]
 

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import tempfile
 import threading
+from collections.abc import Iterator
 
 from exactness_trainers.base import Plain
 
@@ -25,7 +26,7 @@ class OpenFile(_Resource):
     named = "file"
 
     def start(self) -> None:
-        self.file = tempfile.TemporaryFile("w+")
+        self.file = tempfile.TemporaryFile("w+")  # noqa: SIM115
 
     def amount(self) -> float:
         self.file.write("xx")
@@ -38,7 +39,7 @@ class OpenFileInObject(_Resource):
     named = "writer"
 
     def start(self) -> None:
-        self.writer = {"stream": [tempfile.TemporaryFile("wb")]}
+        self.writer = {"stream": [tempfile.TemporaryFile("wb")]}  # noqa: SIM115
 
     def amount(self) -> float:
         stream = self.writer["stream"][0]
@@ -190,5 +191,5 @@ class Coroutine(_Resource):
 
 
 class Pause:
-    def __await__(self):  # noqa: ANN204, D105
+    def __await__(self) -> Iterator[None]:
         yield
