@@ -208,6 +208,9 @@ class HippoLoaderResized(HippoLoader):
 class _Live(_Data):
     cause = "live iterators"
 
+    def make_loader(self) -> Any:
+        return DataLoader(self.dataset, batch_size=7)
+
     def start(self) -> None:
         super().start()
         self.batches: Iterator[Any] = iter(self.loader)
@@ -229,7 +232,7 @@ class LiveIteratorShuffled(_Live):
     """An iterator of a DataLoader that shuffles."""
 
     def make_loader(self) -> Any:
-        return DataLoader(self.dataset, batch_size=8, shuffle=True)
+        return DataLoader(self.dataset, batch_size=7, shuffle=True)
 
 
 class LiveIteratorOwnGenerator(_Live):
@@ -237,7 +240,7 @@ class LiveIteratorOwnGenerator(_Live):
 
     def make_loader(self) -> Any:
         generator = torch.Generator().manual_seed(3)
-        return DataLoader(self.dataset, batch_size=8, shuffle=True, generator=generator)
+        return DataLoader(self.dataset, batch_size=7, shuffle=True, generator=generator)
 
 
 class LiveIteratorOfTwo(_Live):

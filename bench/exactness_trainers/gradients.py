@@ -170,6 +170,9 @@ class LossWithGraph(_Gradient):
         self.last.backward()
         self.optimizer.step()
 
+    def evaluate(self) -> dict[str, float]:
+        return {"loss": self.loss().item() + (0.0 if self.last is None else self.last.item())}
+
 
 class GraphAcrossSteps(_Gradient):
     """A recurrent state that is not detached: the next step goes back through it."""
@@ -204,13 +207,13 @@ class RetainedGradient(_Gradient):
     named = "middle"
 
     def start(self) -> None:
-        self.last = torch.ones(())
+        self.middle: Tensor | None = None
 
     def fit(self, factor: float | Tensor = 1.0) -> None:
         self.optimizer.zero_grad()
+        before = None if self.middle is None else self.middle.grad
         self.middle = self.model(self.x)
         self.middle.retain_grad()
-        (nn.functional.mse_loss(self.middle, self.y) * self.last.item()).backward()
-        assert self.middle.grad is not None
-        self.last = self.last + self.middle.grad.norm()
+        scale = 1.0 if before is None else 1.0 + before.norm().item()
+        (nn.functional.mse_loss(self.middle, self.y) * scale).backward()
         self.optimizer.step()

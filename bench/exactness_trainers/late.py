@@ -97,8 +97,8 @@ class Rebound(Plain):
         self.before = self.now
 
     def amount(self) -> float:
-        self.before, self.now = self.now, Counter()
-        self.now.count = self.before.count + 2
+        oldest, self.before, self.now = self.before, self.now, Counter()
+        self.now.count = self.before.count + oldest.count + 2
         self.before.count += 1
         return self.now.count * self.before.count
 

@@ -176,7 +176,7 @@ class EarlyStopping(_Learner):
     """Training that stops itself: best loss, patience, and the best weights kept."""
 
     def start(self) -> None:
-        self.best, self.patience, self.stopped = float("inf"), 3, False
+        self.best, self.patience, self.stopped = float("inf"), 4, False
         self.weights: dict[str, Tensor] = {}
 
     def train(self) -> None:
@@ -184,8 +184,8 @@ class EarlyStopping(_Learner):
             return
         self.fit()
         loss = self.loss().item()
-        if loss < self.best - 0.03:
-            self.best, self.patience = loss, 3
+        if loss < self.best - 0.5:
+            self.best, self.patience = loss, 4
             self.weights = copy.deepcopy(self.model.state_dict())
         else:
             self.patience -= 1
@@ -212,7 +212,7 @@ class PopulationOfModels(_Learner):
             self.population.sort(key=score.__getitem__)
             child = copy.deepcopy(self.population[0])
             for parameter in child.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=rate)
+                parameter.mul_(0.8).add_(torch.randn_like(parameter), alpha=rate / 10)
             self.population[-1] = child
 
     def evaluate(self) -> Mapping[str, float]:

@@ -58,8 +58,8 @@ class PreparedViews(_Prepared):
 
     def amount(self) -> float:
         self.step += 1
-        self.rows = self.x[self.step : 8 + 2 * self.step]
-        return 1.0
+        before, self.rows = self.rows, self.x[self.step : 8 + 2 * self.step]
+        return 1.0 + before.abs().mean().item()
 
 
 class PreparedShuffled(_Prepared):
@@ -84,8 +84,8 @@ class PreparedArrays(_PlainPrepared):
 
     def amount(self) -> float:
         self.step += 1
-        self.rows = self.rows[:, ::-1]
-        return float(self.rows[self.step, 0] + self.table[self.step, 1])
+        self.rows = self.rows[1:]
+        return float(self.rows[0, 0] + self.table[self.step, 1])
 
 
 class PreparedList(_PlainPrepared):

@@ -158,11 +158,12 @@ class ExitCallbacks(_Resource):
     named = "stack"
 
     def start(self) -> None:
-        self.stack, self.count = contextlib.ExitStack(), 0
+        self.stack, self.step, self.count = contextlib.ExitStack(), 0, 0
 
     def amount(self) -> float:
         self.stack.callback(self.add)
-        if self.count % 2:
+        self.step += 1
+        if self.step % 3 == 0:
             self.stack.close()
         self.count += 1
         return self.count

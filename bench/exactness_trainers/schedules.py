@@ -30,7 +30,7 @@ class StepSchedule(_Schedule):
     """StepLR."""
 
     def make_scheduler(self) -> lr_scheduler.LRScheduler:
-        return lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        return lr_scheduler.StepLR(self.optimizer, 5, 0.1)
 
 
 class OneCycleSchedule(_Schedule):
@@ -95,7 +95,7 @@ class ScalerOff(_Schedule):
 
     def make_scheduler(self) -> lr_scheduler.LRScheduler:
         self.scaler = torch.amp.GradScaler("cpu", enabled=False)
-        return lr_scheduler.StepLR(self.optimizer, 3, 0.5)
+        return lr_scheduler.StepLR(self.optimizer, 5, 0.1)
 
     def fit(self, factor: float | Tensor = 1.0) -> None:
         self.optimizer.zero_grad()

@@ -251,7 +251,8 @@ class TorchSize(_Tensor):
 
     def amount(self) -> float:
         self.size = torch.Size([self.size[0] + 1, self.size[1]])
-        self.kind = torch.float64 if self.kind is torch.float32 else torch.float32
+        after = {torch.float32: torch.float64, torch.float64: torch.float16, torch.float16: torch.float32}
+        self.kind = after[self.kind]
         return torch.ones(self.size, dtype=self.kind, device=self.place).element_size() * self.size.numel()
 
 

@@ -21,6 +21,7 @@ class _Value(Plain):
 class Mode(enum.Enum):
     LOW = 1
     HIGH = 2
+    FULL = 5
 
 
 class Flags(enum.Flag):
@@ -38,7 +39,8 @@ class EnumMember(_Value):
         self.mode = Mode.LOW
 
     def amount(self) -> float:
-        self.mode = Mode.HIGH if self.mode is Mode.LOW else Mode.LOW
+        after = {Mode.LOW: Mode.HIGH, Mode.HIGH: Mode.FULL, Mode.FULL: Mode.LOW}
+        self.mode = after[self.mode]
         return self.mode.value + 3 * (self.mode is Mode.HIGH)
 
 
@@ -49,8 +51,8 @@ class EnumFlags(_Value):
         self.flags = Flags.A
 
     def amount(self) -> float:
-        self.flags ^= Flags.A if Flags.B in self.flags else Flags.B
-        return self.flags.value
+        self.flags = Flags(self.flags.value % 3 + 1)
+        return self.flags.value + 4 * (Flags.A in self.flags)
 
 
 class DecimalState(_Value):
@@ -177,7 +179,8 @@ class SpecialFloats(_Value):
     def amount(self) -> float:
         self.count += 1
         self.best = min(self.best, 3.0 + self.count)
-        self.zero = -self.zero
+        if self.count == 2:
+            self.zero = -self.zero
         return self.best + (str(self.zero) == "-0.0") * self.count
 
 
@@ -207,8 +210,6 @@ class SentinelOnSelf(_Value):
 
     def amount(self) -> float:
         self.count += 1
-        if self.count == 5 and self.best is self.nothing:
-            self.best = self.count
         return self.count if self.best is self.nothing else 20.0
 
 
@@ -247,7 +248,7 @@ class Tripling(Doubling):
 
 
 class ClassKept(_Value):
-    """A class on self, and another one from step 2 on."""
+    """A class on self, and another one after step 1."""
 
     def start(self) -> None:
         self.kind: type[Doubling] = Doubling
@@ -255,7 +256,8 @@ class ClassKept(_Value):
 
     def amount(self) -> float:
         self.level *= self.kind.factor
-        self.kind = Tripling if self.kind is Doubling else Doubling
+        if self.level == 2:
+            self.kind = Tripling
         return self.level % 17
 
 
@@ -322,6 +324,10 @@ class Second(metaclass=Registry):
     weight = 5
 
 
+class Third(metaclass=Registry):
+    weight = 7
+
+
 class MetaclassRegistry(_Value):
     """Classes from a metaclass's registry, which training leaves alone."""
 
@@ -329,7 +335,8 @@ class MetaclassRegistry(_Value):
         self.object: Any = First()
 
     def amount(self) -> float:
-        self.object = Registry.known["Second" if isinstance(self.object, First) else "First"]()
+        after = {"First": "Second", "Second": "Third", "Third": "First"}
+        self.object = Registry.known[after[type(self.object).__name__]]()
         return self.object.weight
 
 
