@@ -18,8 +18,10 @@ Bars:
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import selectors
 import sys
 import tempfile
@@ -58,6 +60,7 @@ BARS = [
 _MODES = ("shared", "not shared", "two workers", "fresh process")
 _LATER = "later"
 _SHOWN = 300
+_NOT_USED = ("ray", "optuna", "plots", "cli", "__main__")  # parts of the package that no study here needs
 
 
 @dataclass
@@ -273,6 +276,17 @@ def listed(findings: list[Finding], broken: dict[str, str], verbose: bool) -> It
         yield f"{name} could not be examined:\n{said}"
 
 
+def import_all() -> None:
+    """Import here what every fork would have to import by itself."""
+    import torch
+    import torch._dynamo  # for the first step of any optimizer
+
+    torch.set_num_threads(1)
+    for module in pkgutil.walk_packages(hippo.__path__, "hippotune.", onerror=lambda name: None):
+        if not any(part in module.name for part in _NOT_USED):
+            importlib.import_module(module.name)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these trainers only")
     parser.add_argument("--cause", nargs="+", help="trainers of these causes only")
@@ -287,8 +301,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 if __name__ == "__main__":
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
-    import torch
-    import torch._dynamo  # the first step of any optimizer would import it, in every fork again
-
-    torch.set_num_threads(1)
+    import_all()
     run(__doc__ or "", measure, BARS, arguments)

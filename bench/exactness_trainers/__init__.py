@@ -19,8 +19,10 @@ from hippotune import Config, Constant, MultiStep
 
 MODULES = (
     "nested",
+    "records",
     "values",
     "containers",
+    "sets",
     "weak",
     "closures",
     "iterators",
@@ -36,7 +38,9 @@ MODULES = (
     "agents",
     "modules",
     "wrapped",
+    "hooks",
     "optimizers",
+    "around_optimizers",
     "schedules",
     "tensors",
     "views",
