@@ -1,0 +1,122 @@
+"""Workers that start at once: forks of a process that has imported everything and has run nothing.
+
+An engine starts a worker as ``python -m MODULE ARGUMENTS``. Inside `warm_workers`, ``sys.executable`` is a
+small program that hands its arguments, environment and open files over to such a process, and waits for the
+fork that runs the module. To the engine both are one process: they are in one group, and end with one status.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+_LAUNCHER = """#!{python} -IS
+import json, os, socket, sys
+fds = [0, 1, 2] + [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
+kept = []
+for fd in fds:
+    try:
+        os.fstat(fd)
+        kept.append(fd)
+    except OSError:
+        pass
+line = socket.socket(socket.AF_UNIX)
+line.connect({address!r})
+said = json.dumps([sys.argv[1:], dict(os.environ), os.getpgrp(), kept]).encode()
+socket.send_fds(line, [len(said).to_bytes(8, "big")], kept)
+line.sendall(said)
+for fd in kept[3:]:
+    os.close(fd)
+status = int(line.recv(16) or b"1")
+sys.exit(status) if status >= 0 else os.kill(os.getpid(), -status)
+"""
+
+
+@contextlib.contextmanager
+def warm_workers(folder: Path) -> Iterator[None]:
+    """Have workers that are started inside be forks of this process as it is now."""
+    address = str(folder / "workers")
+    launcher = folder / "python"
+    launcher.write_text(_LAUNCHER.format(python=sys.executable, address=address))
+    launcher.chmod(0o700)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(address)
+    listening.listen()
+    server = os.fork()
+    if server == 0:
+        _serve(listening)
+    listening.close()
+    python, sys.executable = sys.executable, str(launcher)
+    try:
+        yield
+    finally:
+        sys.executable = python
+        os.kill(server, 15)
+        os.waitpid(server, 0)
+
+
+def _serve(listening: socket.socket) -> None:
+    """Fork twice for every call, so that a worker's end is waited for beside further calls."""
+    while True:
+        line, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            worker = os.fork()
+            if worker == 0:
+                _run(line)
+            _, status = os.waitpid(worker, 0)
+            with contextlib.suppress(OSError):
+                line.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+            os._exit(0)
+        line.close()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _run(line: socket.socket) -> None:
+    head, sent = _received(line)
+    said = b""
+    while len(said) < head:
+        said += line.recv(head - len(said))
+    arguments, environment, group, numbers = json.loads(said)
+    line.close()
+    os.setpgid(0, group)
+    for fd in sent:  # out of the way first: a number may be taken by another one's copy
+        os.set_inheritable(fd, False)
+    high = [os.dup(fd) for fd in sent]
+    while high and min(high) <= max(numbers):
+        high = [os.dup(fd) for fd in high]
+    for fd, number in zip(high, numbers, strict=True):
+        os.dup2(fd, number)
+    os.environ.clear()
+    os.environ.update(environment)
+    module = arguments.index("-m")
+    sys.argv = arguments[module + 1 :]
+    status = 0
+    try:
+        runpy.run_module(arguments[module + 1], run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _received(line: socket.socket) -> tuple[int, list[int]]:
+    fds = array.array("i")
+    head, ancillary, _, _ = line.recvmsg(8, socket.CMSG_LEN(64 * fds.itemsize))
+    for _, _, data in ancillary:
+        fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return int.from_bytes(head, "big"), list(fds)
