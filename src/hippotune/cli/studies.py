@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +64,13 @@ class Stored:
 
 def read(options: argparse.Namespace) -> Stored:
     """Read the study that the arguments name."""
+    with reading(options) as stored:
+        return stored
+
+
+@contextmanager
+def reading(options: argparse.Namespace) -> Iterator[Stored]:
+    """Read the study that the arguments name, and keep its store open for what is read when it is asked."""
     name, home, url = options.study, options.home, options.store
     if name.endswith(".py") and Path(name).exists():
         from hippotune.cli.script import load
@@ -72,9 +81,10 @@ def read(options: argparse.Namespace) -> Stored:
         info = find_study(catalog, name, options.plan)
         related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
         try:
-            return Stored(info, read_study(catalog, info), related)
+            stored = Stored(info, read_study(catalog, info), related)
         except StoreError as error:
             if not isinstance(error.__cause__, InvalidInput):
                 raise
             # A function as a sequence: it is known where it is defined, and nowhere else.
             raise StoreError(f"{error}; name the file that defines the study in place of {name!r}") from error
+        yield stored

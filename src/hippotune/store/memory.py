@@ -12,6 +12,7 @@ from hippotune.plan.facts import (
     FailureRecorded,
     MetricsRecorded,
     NodeAdded,
+    NumbersRecorded,
     Position,
     RequestMade,
     SpanRecorded,
@@ -28,6 +29,7 @@ class MemoryStore(Store):
         self._checkpoints: dict[Position, CheckpointKept] = {}
         self._requests: dict[RequestMade, None] = {}
         self._spans: list[SpanRecorded] = []
+        self._logged: dict[int, list[NumbersRecorded]] = {}
 
     def write(self, facts: Sequence[Fact]) -> None:
         """Take facts in, all or none."""
@@ -46,6 +48,8 @@ class MemoryStore(Store):
                     self._requests.setdefault(fact)
                 case SpanRecorded():
                     self._spans.append(fact)
+                case NumbersRecorded():
+                    self._logged.setdefault(fact.node, []).append(fact)
 
     def _check(self, facts: Sequence[Fact]) -> None:
         nodes: set[int] = set()
@@ -71,6 +75,10 @@ class MemoryStore(Store):
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
         yield from self._spans
+
+    def logged(self, node: int) -> Iterator[NumbersRecorded]:
+        """Yield what was logged along a node."""
+        yield from self._logged.get(node, ())
 
     def close(self) -> None:
         """Do nothing: facts live as long as the object."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import randomness
 from hippotune.trainers.base import Trainer, UserCall
+from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.reading import Values, mentioned_names
 
@@ -59,6 +60,11 @@ class Session:
     ----------
     phase : str
         Which of the user's methods was called last: where an exception came from.
+    logged : list[tuple[int, dict[str, float]]] | None
+        Steps with the numbers that training logged at them, for whoever drives the session to take; None,
+        as at first, keeps none.
+    notes : list[str]
+        What a person should read once, for whoever drives the session to take.
     """
 
     def __init__(self, trainer_class: type[Trainer], settings: Mapping[str, Any] | None, seed: int) -> None:
@@ -67,6 +73,8 @@ class Session:
                 f"the trainer is {trainer_class!r}; expected a class that derives from hippotune.Trainer"
             )
         self.phase: UserCall | Literal["load"] = "build"
+        self.logged: list[tuple[int, Numbers]] | None = None
+        self.notes: list[str] = []
         self._class = trainer_class
         self._settings = dict(settings or {})
         self._seed = seed
@@ -123,16 +131,18 @@ class Session:
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
-            with trainer.around("train"):
+            with Logging(trainer) as numbers, trainer.around("train"):
                 trainer.train()
         self._step += 1
+        if numbers and self.logged is not None:
+            self.logged.append((self._step, numbers))
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the present state, and leave it as it is."""
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
-            with randomness.put_back(), trainer.around("evaluate"):
+            with NoLogging(trainer, "evaluate"), randomness.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
 
@@ -228,7 +238,7 @@ class Session:
             raise TrainerError(
                 f"__init__() of {self._class.__name__} has to call super().__init__(settings, seed)"
             )
-        with trainer.around("build"):
+        with NoLogging(trainer, "build"), trainer.around("build"):
             trainer.build()
         return trainer
 
@@ -236,7 +246,7 @@ class Session:
         self.phase = "setup"
         hp = Values(values)
         read, alive = hp.read, weakref.ref(hp)
-        with trainer.around("setup"):
+        with NoLogging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
         del hp
         if complete and not self._names_checked:
