@@ -24,7 +24,7 @@ def checked_metrics(returned: object) -> dict[str, float]:
 def checked_number(name: object, value: Any, said: str = _RETURNED) -> float:
     """Return a number as a float; errors begin with what was `said`."""
     if not isinstance(name, str) or not name:
-        raise TrainerError(f"{said} a number named {name!r}; expected a name that is a string")
+        raise TrainerError(f"{said} a metric named {name!r}; expected a name that is a string")
     number = value
     if not isinstance(value, Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         number = value.item()
