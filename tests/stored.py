@@ -25,6 +25,7 @@ class Falling(Trainer):
         if self.hp.get("weight", 0) > 9 and self.steps == 3:
             raise ValueError(f"a weight of {self.hp['weight']} is too much")
         self.height *= 1 - self.hp["lr"] * self.hp.get("scale", 1.0)
+        self.log(height=self.height, **({"bounce": self.hp["lr"]} if self.steps % 3 == 0 else {}))
 
     def evaluate(self) -> Mapping[str, float]:
         return {"height": self.height, "fallen": 1 - self.height}

@@ -42,6 +42,7 @@ class Survivor(hippo.Trainer):
         noise = np.random.normal(size=self.size) * random.random()
         self.weights = self.weights + self.lr * (self.target - self.weights) / self.scale + 0.01 * noise
         self.values.append((self.lr, self.scale))
+        self.log(first=self.weights[0])
         with Path(self.settings["log"]).open("a") as log:
             log.write(f"{json.dumps(self.values)}\n")
         gate = os.environ.get("GATE")
@@ -61,7 +62,8 @@ def main(home: str, log: str, steps: str) -> None:
         report = study.tune(hippo.GridSearch(SPACE, metric="loss", mode="min", max_steps=int(steps)))
         best = report.best.load()
     assert isinstance(best, Survivor)
-    print(json.dumps([[dict(trial.metrics) for trial in report.trials], best.weights.tolist()]))
+    found = [[dict(trial.metrics), report.logged(trial)] for trial in report.trials]
+    print(json.dumps([found, best.weights.tolist()]))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pytest
 
 from hippotune import Report
 from hippotune.cli.main import main
+from hippotune.cli.trial import sparkline
 from hippotune.history import find_study
 from hippotune.identity.key import PlanKey
 from hippotune.runtime import checkpoint_folder
@@ -165,6 +166,41 @@ def test_show_shows_so_many_trials_and_counts_the_rest(run: Run) -> None:
     assert "… and 3 more: see --trials" in lines
 
 
+def test_show_of_a_trial_tells_its_config_its_metrics_and_what_it_logged(run: Run) -> None:
+    lines = run("show", "decays", "--trial", "0").splitlines()
+    assert lines[:3] == ["trial 0, done: trained 8 of 8 steps", "  lr = 0.5", "  scale = 0.5"]
+    assert [line.split() for line in lines[4:8]] == [
+        ["step", "height", "fallen"],
+        ["2", "0.5625", "0.4375"],
+        ["6", "0.17798", "0.82202"],
+        ["8", "0.10011", "0.89989"],
+    ]
+    assert [line.split() for line in lines[9:]] == [
+        ["logged", "steps", "last", "min", "max"],
+        ["height", "8", "0.10011", "0.10011", "0.75", "█▆▄▃▂▁▁▁"],
+        ["bounce", "2", "0.5", "0.5", "0.5", "▁▁"],
+    ]
+
+
+def test_show_of_a_trial_that_failed_tells_its_error(run: Run) -> None:
+    lines = run("show", "heavy", "--trial", "1").splitlines()
+    assert lines[0] == "trial 1, failed: trained 2 of 5 steps"
+    assert lines[-1] == "ValueError: a weight of 10 is too much"
+    assert any(line.split()[:2] == ["height", "2"] for line in lines), "what came before it is shown"
+
+
+def test_show_of_a_trial_that_is_not_there_says_which_are(run: Run) -> None:
+    told = run("show", "decays", "--trial", "9", status=2)
+    assert "no trial 9; its trials are numbered from 0 to 3" in told
+
+
+def test_a_sparkline_shows_what_is_no_number_as_a_dot() -> None:
+    assert sparkline([0.0, 1.0, float("nan"), float("inf"), 2.0]) == "▁▅··█"
+    assert sparkline([float("nan")]) == "·"
+    assert sparkline([-1.7e308, 1.7e308]) == "▁█"
+    assert len(sparkline([float(n) for n in range(1000)])) == 40
+
+
 def test_show_finds_what_a_study_had_before_its_code_changed(run: Run) -> None:
     found = re.search(r"--plan ([0-9a-f]{16})", run("show", "decays"))
     assert found is not None
@@ -301,6 +337,25 @@ def test_export_says_what_is_missing(run: Run, tmp_path: Path, monkeypatch: pyte
         told = run("export", "heavy", "-o", str(tmp_path / "x.parquet"), status=2)
         assert "writing Parquet needs pandas and pyarrow" in told
         assert "pip install 'hippotune[pandas]'" in told
+
+
+def test_export_of_what_was_logged_has_a_row_for_every_number_on_a_trials_way(
+    run: Run, tmp_path: Path
+) -> None:
+    import pandas
+
+    output = run("export", "decays", "--logged")
+    assert output.splitlines()[0] == "study,trial,step,name,value"
+    first = [row for row in rows_of(output) if row["trial"] == "0"]
+    heights = [(int(row["step"]), float(row["value"])) for row in first if row["name"] == "height"]
+    assert heights == [(step, 0.75**step) for step in range(1, 9)]
+    bounces = [(row["step"], row["value"]) for row in first if row["name"] == "bounce"]
+    assert bounces == [("3", "0.5"), ("6", "0.5")]
+    written = json.loads(run("export", "decays", "--logged", "--format", "json"))
+    assert [{name: str(cell) for name, cell in row.items()} for row in written] == rows_of(output)
+    file = tmp_path / "logged.parquet"
+    run("export", "decays", "--logged", "-o", str(file))
+    assert pandas.read_parquet(file).to_dict("records") == written
 
 
 # hippo gc

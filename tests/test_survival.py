@@ -212,6 +212,7 @@ def check_results(report: hippo.Report, trainer: type[Survivor] = Survivor) -> N
     """See that every trial has its results, and that they are as if it had been trained alone."""
     for trial in report.trials:
         session = Session(trainer, {"log": os.devnull}, seed=0)
+        session.logged = []
         session.start(trial.config, 0, None, warm=False)
         alone = {}
         for step in range(1, trial.asked + 1):
@@ -220,6 +221,8 @@ def check_results(report: hippo.Report, trainer: type[Survivor] = Survivor) -> N
                 alone[step] = session.evaluate()
         assert trial.asked in alone
         assert trial.metrics == alone
+        logged = [(step, numbers["first"]) for step, numbers in session.logged]
+        assert report.logged(trial) == {"first": logged}
 
 
 def test_a_second_study_trains_exactly_what_the_first_one_has_not(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from hippotune.collecting import nothing_collected
 from hippotune.errors import InvalidInput
+from hippotune.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan, spans_of, unique_steps
@@ -139,6 +140,7 @@ class History:
         self.share = share
         self.plan = Plan()
         self._tuned_for = tuned_for
+        self._logged = LoggedNumbers(store)
         requests: Requests = {}
         with nothing_collected():
             for fact in store.read():
@@ -190,6 +192,10 @@ class History:
                 metrics = trial.at(step)
                 if metrics is not None:
                     yield Measurement(trial, step, metrics)
+
+    def logged(self, trial: TrialHistory) -> Logged:
+        """Return what training logged along a trial, as far as it was asked. The store has to be open."""
+        return self._logged.along(trial.node, trial.asked)
 
     def aim(self, metric: str | None = None, mode: str | None = None) -> tuple[str, Mode] | None:
         """Return by what to rank results: as given, or as the study was tuned; None where that is unknown."""

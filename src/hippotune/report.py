@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hippotune.errors import HippoError, MissingExtra
+from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.logged import Logged
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import spans_of
@@ -167,6 +168,7 @@ class Report:
     work: Work
     _best: Best | None = field(repr=False)
     _trace: Trace = field(repr=False)
+    _read_logged: Callable[[Node, int], Logged] = field(repr=False)
     ended_by: Literal["deadline", "budget"] | None = None
     _cut: frozenset[int] = field(default=frozenset(), repr=False)
 
@@ -190,6 +192,17 @@ class Report:
     def failed(self) -> list[TrialReport]:
         """The trials that failed."""
         return [trial for trial in self.trials if trial.error is not None]
+
+    def logged(self, trial: int | TrialReport) -> Logged:
+        """Return what training logged along a trial, by name: steps, from the first on, with their numbers.
+
+        Steps that the trial shares with others are included. What is read is what the store has now.
+        """
+        number = trial.number if isinstance(trial, TrialReport) else trial
+        for each, (node, step) in zip(self.trials, self._trace.asks, strict=True):
+            if each.number == number:
+                return self._read_logged(node, step)
+        raise InvalidInput(f"trial is {trial!r}; expected one of the {len(self.trials)} in report.trials")
 
     def frame(self) -> pandas.DataFrame:
         """Return a row for every trial and step measured, and one for every trial that failed.

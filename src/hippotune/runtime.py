@@ -22,6 +22,7 @@ from hippotune.engine.widening import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
+from hippotune.notes import Notes
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
@@ -49,6 +50,7 @@ class Runtime:
     ) -> None:
         self.store = store
         self.users = 0
+        self.notes = Notes()
         self.plan = Plan.replay(store.read())
         self.refused_checkpoints = store.drop_refused()
         self.found_results = self.plan.order
@@ -84,7 +86,7 @@ class Runtime:
         delete = self._files.delete if self._files is not None else (lambda _: None)
         measured = self.store.step_times()
         engine = Engine(self.plan, self._budget, self._policies[0], self._fits(), measured)
-        self.loop = Loop(engine, self.executor, self._writer, delete)
+        self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell)
         await self.executor.start(self._job, self.loop.emit)
 
     def _fits(self) -> Fits | None:

@@ -21,7 +21,9 @@ from hippotune.identity.key import Identity, Origin, PlanKey
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
 from hippotune.limits import Deadline, Limits
+from hippotune.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
+from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
 from hippotune.progress import Progress
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
@@ -281,7 +283,19 @@ class Study:
         recorded = partial(self._recorded, runtime.store)
         trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
         aim = (tuner.metric, tuner.mode)
-        return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
+        logged = partial(self._logged, runtime.store)
+        return Report(self.name, *aim, trials, work, found, trace, logged, tuning.ended_by, tuning.cut)
+
+    def _logged(self, store: Store, node: Node, step: int) -> Logged:
+        """Return what training logged on the way to a state, from a store that may be closed by now."""
+        if isinstance(store, MemoryStore):
+            return LoggedNumbers(store).along(node, step)
+        from hippotune.store.catalog import open_store
+        from hippotune.store.sql import SqlStore
+
+        assert isinstance(store, SqlStore)
+        with open_store(self.home, self.store_url, create=False) as catalog:
+            return LoggedNumbers(catalog.view(store.key)).along(node, step)
 
     def _recorded(self, store: Store) -> list[SpanRecorded]:
         """Return the worker time of the study's plan; the store may have been closed."""
@@ -510,9 +524,11 @@ class Study:
         try:
             if view.is_silent or progress is None:
                 return future.result()
-            while not concurrent.futures.wait([future], timeout=0.2).done:
-                if (snapshot := progress.snapshot()) is not None:
-                    view.show(snapshot)
+            with runtime.notes.read_by(view.note) as show_notes:
+                while not concurrent.futures.wait([future], timeout=0.2).done:
+                    show_notes()
+                    if (snapshot := progress.snapshot()) is not None:
+                        view.show(snapshot)
             if (snapshot := progress.snapshot(last=True)) is not None:
                 view.show(snapshot)
             return future.result()

@@ -25,6 +25,7 @@ from hippotune.engine.events import (
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
+    NumbersLogged,
     Progressed,
     Request,
     StepsMissed,
@@ -50,6 +51,12 @@ def metrics_of(state: State) -> dict[str, float]:
     text = repr([[float(x) if isinstance(x, (int, float)) else x for x in values] for values in state])
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return {"m": float(int(digest, 16))}
+
+
+def logged_at(state: State) -> dict[str, float]:
+    """Say what a step logs that led to a state: one number at every other step, one at every third."""
+    numbers = {"m": metrics_of(state)["m"]} if len(state) % 2 else {}
+    return {**numbers, **({"third": float(len(state))} if len(state) % 3 == 0 else {})}
 
 
 @dataclass
@@ -98,6 +105,7 @@ class World:
         self.most_on_disk = 0
         self.doomed: deque[DropCheckpoint] = deque()
         self.now = 0.0
+        self.tick = 1.0  # how much time passes between two events
         self.together: dict[int, tuple[int, ...]] = {}
         self._requests = 0
         self._saved: list[tuple[int, int]] = []
@@ -121,7 +129,7 @@ class World:
         return requests
 
     def feed(self, event: Event) -> None:
-        self.now += 1.0
+        self.now += self.tick
         if isinstance(event, LeaseFinished | LeaseFailed):
             self.together.pop(event.lease, None)
         for command in self.engine.handle(event, self.now):
@@ -225,6 +233,9 @@ class World:
             return True
         worker.state = (*worker.state, lease.config.key(step))
         self.steps_trained += 1
+        if numbers := logged_at(worker.state):
+            columns = {name: (number,) for name, number in numbers.items()}
+            self.say(worker, NumbersLogged(lease.lease, (step + 1,), columns))
         seconds = self.slower_together if lease.peers and self.slower_together else 1 / float(lease.width)
         self.say(worker, Progressed(lease.lease, step + 1, 1, seconds))
         return True

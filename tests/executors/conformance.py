@@ -6,13 +6,15 @@ trainers really run, and says in `make_executor` how the executor is made. All t
 
 from __future__ import annotations
 
+import os
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from executors.rig import NEVER, Rig
+from executors.rig import NEVER, Rig, logged_in
 from hippotune.engine.events import (
     CheckpointSaved,
     LeaseFailed,
@@ -316,6 +318,32 @@ class TrainingConformance(LeaseConformance):
         rig.wait(WorkerJoined, worker=0)
         again = rig.run(2)
         assert rig.story(again)[-1] == LeaseFinished(again, 2)
+
+    def test_what_training_logs_arrives_once_for_every_step_across_branches_a_kill_and_a_resume(
+        self, rig: Rig
+    ) -> None:
+        whole = rig.run(12, saves=[4], evaluations=[7])
+        expected = logged_in(rig.story(whole))
+        assert list(expected) == list(range(1, 13))
+        assert [row["trained"] for row in expected.values()] == list(range(1, 13))
+        assert [step for step, row in expected.items() if "even" in row] == [2, 4, 6, 8, 10, 12]
+        branch = rig.run(12, worker=1, start=4, source=rig.saved(whole, 4), rate=0.5)
+        assert list(logged_in(rig.story(branch))) == list(range(5, 13))
+        killed = rig.run(NEVER, saves=[6], evaluations=[1], hold=8)
+        process = int(rig.wait(MetricsReported, lease=killed).metrics["pid"])
+        checkpoint = rig.saved(killed, 6)
+        os.kill(process, signal.SIGKILL)
+        rig.wait(WorkerLost, worker=0)
+        rig.wait(WorkerJoined, worker=0)
+        before = logged_in(rig.unread_of(killed))
+        assert list(before) == list(range(1, len(before) + 1))
+        assert len(before) >= 6, "what is saved is never trained again"
+        resumed = logged_in(rig.story(rig.run(12, start=6, source=checkpoint)))
+        assert list(resumed) == list(range(7, 13))
+        assert {step: row for step, row in before.items() if step <= 12} | resumed == expected
+
+    def test_a_step_that_fails_logs_nothing_and_those_before_it_do(self, rig: Rig) -> None:
+        assert list(logged_in(rig.story(rig.run(6, fault="train raise 3")))) == [1, 2, 3]
 
     def test_a_sequence_may_be_a_function_that_only_this_process_has(self, rig: Rig) -> None:
         shift = 0.25

@@ -43,7 +43,7 @@ def fall_ill(fault: str) -> None:
 
 
 class Noisy(Trainer):
-    """Takes a random walk. Every state depends on all that came before it.
+    """Takes a random walk. Every state depends on all that came before it, and every step logs some of it.
 
     Hyper-parameters: `rate`; `fault`, as in ``"train raise 3"``: what to do in which method after how many
     steps; `hold`, the step count from which on the gate is asked before each step.
@@ -67,6 +67,8 @@ class Noisy(Trainer):
         noise = self.generator.normal(size=3) + np.random.normal(size=3) + random.random()
         self.weights = 0.9 * self.weights + self.values["rate"] * noise
         self.trained += 1
+        self.log(weight=-1, trained=self.trained)
+        self.log(weight=self.weights[0], **({"even": 1.0} if self.trained % 2 == 0 else {}))
 
     def evaluate(self) -> Mapping[str, float]:
         self.maybe("evaluate")

@@ -9,14 +9,22 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 from executors.noisy import Noisy
 from hippotune.engine.commands import RunLease, Segment, UpdateLease
-from hippotune.engine.events import CheckpointSaved, Event, LeaseFailed, LeaseFinished, MetricsReported
+from hippotune.engine.events import (
+    CheckpointSaved,
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    MetricsReported,
+    NumbersLogged,
+    Progressed,
+)
 from hippotune.executors import Executor, Job
 from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
@@ -214,6 +222,20 @@ class Rig:
                 self.gate.open()
             assert time.monotonic() < deadline, f"waited for {what}; there was only {self._unread}"
         self._unread.append(self._inbox.get())
+
+
+def logged_in(story: Sequence[Event]) -> dict[int, dict[str, float]]:
+    """Return what was logged by step, and see that no step came twice or too late."""
+    found: dict[int, dict[str, float]] = {}
+    for event in story:
+        if isinstance(event, NumbersLogged):
+            for place, step in enumerate(event.steps):
+                assert step > max(found, default=0), "a step was logged twice, or out of order"
+                row = {name: column[place] for name, column in event.numbers.items()}
+                found[step] = {name: number for name, number in row.items() if number is not None}
+        elif isinstance(event, Progressed | MetricsReported | CheckpointSaved | LeaseFinished):
+            assert event.step <= max(found, default=event.step), f"{event} came before its numbers"
+    return found
 
 
 def _is_of(event: Event, lease: int) -> bool:

@@ -21,6 +21,7 @@ from hippotune.engine.events import (
     LeaseFailed,
     LeaseFinished,
     MetricsReported,
+    NumbersLogged,
     Progressed,
     WorkerJoined,
 )
@@ -198,6 +199,16 @@ def test_two_workers_learn_what_one_learns(crew: Crew, config: dict[str, Any]) -
     expected, expected_metrics = alone(3, **config)
     assert difference(crew.saved_state(lease, **config), expected) < 1e-9
     assert metrics == pytest.approx(expected_metrics | {"width": 2}, rel=1e-9)
+
+
+def test_what_the_first_of_them_logs_counts(crew: Crew) -> None:
+    lease = crew.run(2)
+    crew.wait(LeaseFinished, lease=lease)
+    said = [event for event in crew.unread(0) if isinstance(event, NumbersLogged) and event.lease == lease]
+    steps = [step for event in said for step in event.steps]
+    assert steps == [1, 2]
+    assert [number for event in said for number in event.numbers["rank"]] == [0.0, 0.0]
+    assert not [event for event in crew.unread(1) if isinstance(event, NumbersLogged)]
 
 
 def test_the_width_may_change_on_the_way(crew: Crew) -> None:

@@ -19,6 +19,7 @@ from hippotune.plan.facts import (
     MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
+    NumbersRecorded,
     Position,
     RequestMade,
     SpanRecorded,
@@ -40,6 +41,16 @@ spans = st.builds(SpanRecorded, whole, whole, whole, text, whole, whole, *[real]
 
 
 @st.composite
+def logs(draw: st.DrawFn) -> NumbersRecorded:
+    """Draw what a node logged: at steps with gaps or without, with names that not every step has."""
+    first, gaps = draw(whole), draw(st.lists(st.just(1) | st.integers(1, 9), max_size=5))
+    steps = tuple(first + sum(gaps[:n]) for n in range(len(gaps) + 1))
+    column = st.lists(st.none() | number, min_size=len(steps), max_size=len(steps)).map(tuple)
+    columns = draw(st.dictionaries(st.text(max_size=5), column, min_size=1, max_size=3))
+    return NumbersRecorded(draw(st.integers(0, 5)), steps, columns)
+
+
+@st.composite
 def histories(draw: st.DrawFn) -> list[list[Fact]]:
     """Draw batches of facts that can follow each other."""
     known = draw(st.lists(configs(("lr", "optimizer")), min_size=1, max_size=3))
@@ -53,6 +64,7 @@ def histories(draw: st.DrawFn) -> list[list[Fact]]:
         lambda n: st.builds(CheckpointDropped, positions),
         lambda n: st.builds(RequestMade, text, st.integers(0, 5), config, st.integers(0, 5)),
         lambda n: spans,
+        lambda n: logs(),
     ]
     numbers = draw(st.lists(whole, unique=True, max_size=20))
     facts = [draw(draw(st.sampled_from(kinds))(n)) for n in numbers]
@@ -61,7 +73,7 @@ def histories(draw: st.DrawFn) -> list[list[Fact]]:
 
 
 def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
-    """Say what a store must read back after these facts: first all but the spans, then those."""
+    """Say what a store must read back after these facts: all but spans and logged numbers, then spans."""
     nodes: list[NodeAdded] = []
     kept: dict[Position, CheckpointKept] = {}
     results: list[MetricsRecorded | FailureRecorded] = []
@@ -94,9 +106,13 @@ def test_what_was_written_is_read_back_in_an_order_that_can_be_replayed(
     with closing(new_store()) as store:
         for facts in history:
             store.write(facts)
-        expected, worked = still_so(fact for facts in history for fact in facts)
+        written = [fact for facts in history for fact in facts]
+        expected, worked = still_so(written)
         assert list(store.read()) == expected
         assert list(store.spans()) == worked
+        for node in range(6):
+            logged = [fact for fact in written if isinstance(fact, NumbersRecorded) and fact.node == node]
+            assert list(store.logged(node)) == logged
 
 
 CONFIG = Config({"lr": 0.1, "optimizer": "sgd"})
@@ -106,7 +122,8 @@ KEPT = CheckpointKept(AT, Checkpoint("one", 10, "abc"))
 MEASURED = MetricsRecorded(1, AT, {"loss": 1.0})
 ASKED = RequestMade("study", 0, CONFIG, 3)
 WORKED = SpanRecorded(0, 0, 0, "train", 0, 3, 1.0, 2.0)
-ALL: list[Fact] = [NODE, KEPT, MEASURED, ASKED, WORKED]
+LOGGED = NumbersRecorded(0, (1, 3), {"loss": (0.5, 0.25)})
+ALL: list[Fact] = [NODE, KEPT, MEASURED, ASKED, WORKED, LOGGED]
 
 
 @pytest.mark.parametrize("contradiction", [NodeAdded(0, None, 0, CONFIG), FailureRecorded(1, AT, "no")])
@@ -120,12 +137,15 @@ def test_a_write_that_fails_leaves_no_trace(new_store: NewStore, contradiction: 
             CheckpointDropped(AT),
             RequestMade("study", 1, other, 3),
             SpanRecorded(1, 1, 1, "train", 2, 3, 1.0, 2.0),
+            NumbersRecorded(0, (1, 2), {"loss": (0.4, 0.3)}),
         ]
         with pytest.raises(StoreError):
             store.write([*rest, contradiction])
         assert list(store.read()) == [NODE, KEPT, MEASURED, ASKED]
         assert list(store.spans()) == [WORKED]
+        assert list(store.logged(0)) == [LOGGED]
         store.write(rest)
+        assert list(store.logged(0)) == [LOGGED, rest[-1]]
         assert list(store.read()) == still_so(ALL + rest)[0]
 
 
@@ -162,6 +182,15 @@ def test_metrics_that_are_not_finite_come_back_as_they_were(new_store: NewStore)
         assert repr(found.metrics) == repr(odd)
 
 
+def test_logged_numbers_that_are_not_finite_come_back_as_they_were(new_store: NewStore) -> None:
+    with closing(new_store()) as store:
+        odd = (float("nan"), float("inf"), None, float("-inf"), 5e-324)
+        store.write([NumbersRecorded(2, (4, 5, 6, 7, 8), {"a \0 and a \ud800": odd})])
+        (found,) = store.logged(2)
+        assert found.steps == (4, 5, 6, 7, 8)
+        assert repr(found.numbers) == repr({"a \0 and a \ud800": odd})
+
+
 def test_an_error_with_characters_that_no_database_holds_can_be_recorded(new_store: NewStore) -> None:
     with closing(new_store()) as store:
         store.write([FailureRecorded(1, AT, "a \0 and a \ud800 in a message ü")])
@@ -195,6 +224,7 @@ def test_plans_know_nothing_of_each_other(new_store: NewStore) -> None:
         assert list(one.read()) == [NODE, KEPT, MEASURED, ASKED]
         assert list(other.read()) == [NODE]
         assert list(other.spans()) == []
+        assert list(other.logged(0)) == []
 
 
 def test_a_store_may_be_closed_twice(new_store: NewStore) -> None:

@@ -30,6 +30,9 @@ class Walker(hippo.Trainer):
     def train(self) -> None:
         noise = np.random.normal(size=8) + random.random()
         self.weights = self.weights * 0.9 + self.lr * (self.data - self.weights) + noise / self.bs
+        self.log(norm=np.linalg.norm(self.weights), noise=noise[0])
+        if self.bs > 16:
+            self.log(large=self.bs)
 
     def evaluate(self) -> Mapping[str, float]:
         np.random.normal(size=3)  # evaluation may draw: it must change nothing

@@ -140,6 +140,7 @@ class Together(TorchTrainer):
                 loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
             self.optimizer.step()
+        self.log(seen=self.seen, rank=self.rank)
 
     def evaluate(self) -> Mapping[str, float]:
         self.fail_in("evaluate")

@@ -10,17 +10,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from hippotune.cli.command import Commands, add_command
-from hippotune.cli.studies import add_study, read
+from hippotune.cli.studies import add_study, reading
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.history import History
 from hippotune.report import Columns
 
 _DESCRIPTION = """\
 Write a study as a table: a row for every trial and step at which it was measured, and one for every
-trial that failed, at the step that it was asked for."""
+trial that failed, at the step that it was asked for. With --logged, what its training logged."""
 
 _EXAMPLES = """\
 the columns:
@@ -28,6 +28,10 @@ the columns:
   config.NAME          a hyper-parameter: a constant's value; any other sequence as it is written in Python
   NAME                 a metric; nothing where it was not measured (metric.NAME if the name is taken)
   error                why the trial failed
+
+with --logged:
+  study, trial, step   a step on the trial's way, those that it shares with others included
+  name, value          what train() logged there
 
 the formats:
   csv        numbers in full
@@ -37,7 +41,8 @@ the formats:
 examples:
   hippo export digits > digits.csv
   hippo export digits -o digits.parquet
-  hippo export digits --format json | jq '.[0]'"""
+  hippo export digits --format json | jq '.[0]'
+  hippo export digits --logged -o curves.parquet"""
 
 _FORMATS = ("csv", "json", "parquet")
 
@@ -50,6 +55,9 @@ def add_to(commands: Commands) -> None:
         "-o", "--output", metavar="FILE", type=Path, help="write to this file (default: standard output)"
     )
     parser.add_argument(
+        "--logged", action="store_true", help="write the numbers that train() logged, in place of the metrics"
+    )
+    parser.add_argument(
         "--format", choices=_FORMATS, help="the format (default: as the file's name ends, or csv)"
     )
 
@@ -58,8 +66,14 @@ def run(options: argparse.Namespace) -> int:
     """Read the study and write it."""
     output: Path | None = options.output
     chosen = _format(options.format, output)
-    stored = read(options)
-    table = Table(stored.info.name, stored.history)
+    with reading(options) as stored:
+        _write(
+            (LoggedTable if options.logged else ResultTable)(stored.info.name, stored.history), chosen, output
+        )
+    return 0
+
+
+def _write(table: Table, chosen: str, output: Path | None) -> None:
     try:
         if chosen == "parquet" and output is not None:
             _write_parquet(table, output)
@@ -72,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput(
             f"cannot write to {output or 'standard output'}: {error.strerror or error}"
         ) from error
-    return 0
 
 
 def _format(given: str | None, output: Path | None) -> str:
@@ -88,8 +101,33 @@ def _format(given: str | None, output: Path | None) -> str:
     return chosen
 
 
-class Table:
+class Table(Protocol):
     """A study in rows and columns."""
+
+    columns: list[str]
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield the rows, trial by trial and step by step; None where there is nothing."""
+
+
+class LoggedTable:
+    """What training logged: a row for every number."""
+
+    def __init__(self, study: str, history: History) -> None:
+        self._study = study
+        self._history = history
+        self.columns = ["study", "trial", "step", "name", "value"]
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield the rows, trial by trial, name by name and step by step."""
+        for trial in self._history.trials:
+            for name, numbers in self._history.logged(trial).items():
+                for step, number in numbers:
+                    yield [self._study, trial.number, step, name, number]
+
+
+class ResultTable:
+    """What was measured: a row for every trial and step."""
 
     def __init__(self, study: str, history: History) -> None:
         self._study = study

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
-from hippotune.cli.studies import Stored, add_study, read
+from hippotune.cli.studies import Stored, add_study, read, reading
+from hippotune.cli.trial import lines, trials_numbered
 from hippotune.collecting import nothing_collected
 from hippotune.history import History, TrialHistory
 from hippotune.identity.parts import shown
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Show a study as it is in the store: the work that it took, its best result, its trials, what
-failed, and the tree of stages that the trials share. A study that is being trained is not
-disturbed, and its code is not needed."""
+failed, and the tree of stages that the trials share; or one of its trials, with its metrics by
+step and what its training logged. A study that is being trained is not disturbed, and its code is
+not needed."""
 
 _EXAMPLES = """\
 of a trial:
@@ -37,7 +39,8 @@ examples:
   hippo show digits                                  by the metric that it was last tuned for
   hippo show digits.py                               the same, by the file that defines it
   hippo show digits --metric val_loss --mode min     by another one
-  hippo show digits --trials 100 --no-tree           more trials, and no tree"""
+  hippo show digits --trials 100 --no-tree           more trials, and no tree
+  hippo show digits --trial 7                        all about one trial"""
 
 _MOST_METRICS = 6
 _MOST_NAMED = 8
@@ -59,6 +62,9 @@ def add_to(commands: Commands) -> None:
         "--trials", metavar="N", type=whole_number, default=20, help="show so many trials (default: 20)"
     )
     parser.add_argument(
+        "--trial", metavar="NUMBER", type=int, help="show this trial: its config, metrics and logged numbers"
+    )
+    parser.add_argument(
         "--tree",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -78,10 +84,16 @@ def _show(options: argparse.Namespace) -> None:
 
     from hippotune.view.tree import TreeDrawing
 
+    console = Console(markup=False, emoji=False, highlight=False)
+    if options.trial is not None:
+        with reading(options) as stored:
+            for place, trial in enumerate(trials_numbered(stored.history, options.trial)):
+                for line in ([""] if place else []) + list(lines(trial, stored.history.logged(trial))):
+                    console.print(line, soft_wrap=True)
+        return
     stored = read(options)
     history = stored.history
     aim = history.aim(options.metric, options.mode)
-    console = Console(markup=False, emoji=False, highlight=False)
     width = console.width if console.is_terminal else None
     for line in Page(stored, aim, options.trials, width).lines():
         console.print(line, soft_wrap=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,13 @@ class Stored:
 
 def read(options: argparse.Namespace) -> Stored:
     """Read the study that the arguments name."""
+    with reading(options) as stored:
+        return stored
+
+
+@contextmanager
+def reading(options: argparse.Namespace) -> Iterator[Stored]:
+    """Read the study that the arguments name, and keep its store open for what is read when it is asked."""
     name, home, url = options.study, options.home, options.store
     if name.endswith(".py") and Path(name).exists():
         from hippotune.cli.script import load
@@ -82,12 +90,13 @@ def read(options: argparse.Namespace) -> Stored:
         try:
             exported = find_export(home_of(home), info.name, info.made)
             changes = _changes(catalog, info, related)
-            return Stored(info, read_study(catalog, info), related, exported, changes)
+            stored = Stored(info, read_study(catalog, info), related, exported, changes)
         except StoreError as error:
             if not isinstance(error.__cause__, InvalidInput):
                 raise
             # A function as a sequence: it is known where it is defined, and nowhere else.
             raise StoreError(f"{error}; name the file that defines the study in place of {name!r}") from error
+        yield stored
 
 
 def _changes(catalog: Catalog, info: StudyInfo, related: Sequence[StudyInfo]) -> dict[str, list[str]]:

@@ -107,5 +107,12 @@ class Abort:
     disk_full: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Let a person read a text, unless it was shown before."""
+
+    text: str
+
+
 ExecutorCommand = RunLease | UpdateLease
-Command = RunLease | UpdateLease | Answer | Record | DropCheckpoint | Abort
+Command = RunLease | UpdateLease | Answer | Record | DropCheckpoint | Abort | Note

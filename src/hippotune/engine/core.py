@@ -19,6 +19,7 @@ from hippotune.engine.commands import (
     Answer,
     Command,
     DropCheckpoint,
+    Note,
     Record,
     RunLease,
     UpdateLease,
@@ -38,6 +39,7 @@ from hippotune.engine.events import (
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
+    NumbersLogged,
     Paused,
     Progressed,
     Request,
@@ -47,6 +49,7 @@ from hippotune.engine.events import (
     StepsMissed,
     WorkerJoined,
     WorkerLost,
+    WorkerNoted,
     WorthChanged,
 )
 from hippotune.engine.keeping import Keeping
@@ -142,6 +145,8 @@ class Engine:
             WorkerLost: self._worker_lost,
             LeaseStarted: self._lease_started,
             Progressed: self._progressed,
+            NumbersLogged: self._numbers_logged,
+            WorkerNoted: self._worker_noted,
             MetricsReported: self._metrics_reported,
             CheckpointSaved: self._checkpoint_saved,
             SaveFailed: self._save_failed,
@@ -392,8 +397,17 @@ class Engine:
         if self.profile.observe(node, event.steps, event.seconds, lease.width):
             self.frontier.paced(node)
 
+    def _numbers_logged(self, event: NumbersLogged) -> None:
+        lease = self._lease(event.lease, event, "running")
+        if lease.logged.add(event, self._now):
+            self._facts += lease.logged.release(lease.way)
+
+    def _worker_noted(self, event: WorkerNoted) -> None:
+        self._commands.append(Note(event.text))
+
     def _metrics_reported(self, event: MetricsReported) -> None:
         lease = self._lease(event.lease, event, "running")
+        self._facts += lease.logged.release(lease.way)
         lease.note(self._now, f"metrics at {event.step}")
         lease.at = max(lease.at, event.step)
         lease.evaluations.discard(event.step)
@@ -418,6 +432,7 @@ class Engine:
     def _checkpoint_saved(self, event: CheckpointSaved) -> None:
         lease = self._lease(event.lease, event, "running", "saving")
         lease.note(self._now, f"saved at {event.step}")
+        self._facts += lease.logged.release(lease.way)
         node = lease.node_at(event.step)
         lease.saves.discard(event.step)
         lease.settled.add(event.step)
@@ -496,6 +511,7 @@ class Engine:
 
     def _release(self, lease: Lease, keep_saves_until: int | None) -> None:
         """The lease's worker is off it: what it still owes is owed by nobody, but for saves under way."""
+        self._facts += lease.logged.release(lease.way)
         self.books.release(lease)
         for step in sorted(lease.evaluations):
             self._give_up_evaluation(lease, step)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.numbers import Columns
 from hippotune.sequences.config import Config
 
 
@@ -150,6 +151,27 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class NumbersLogged:
+    """What training logged: `numbers` has, by name, one for each of `steps`, or None where a step has none.
+
+    Steps come in order. They come before, or together with, the word that the lease has trained them, and
+    before what was measured or saved there.
+    """
+
+    lease: int
+    steps: tuple[int, ...]
+    numbers: Columns
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNoted:
+    """A worker has something to say that a person should read, once."""
+
+    worker: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class MetricsReported:
     """The metrics at `step`. `seconds` is what evaluating took."""
 
@@ -230,6 +252,8 @@ Event = (
     | WorkerLost
     | LeaseStarted
     | Progressed
+    | NumbersLogged
+    | WorkerNoted
     | MetricsReported
     | CheckpointSaved
     | SaveFailed

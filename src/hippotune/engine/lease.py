@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from hippotune.engine.commands import Segment
+from hippotune.engine.numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
 
@@ -23,7 +24,8 @@ class Lease:
     `study` is the one whose turn it was; others may be served on the way. `settled` are the steps whose
     saves are over, well or not. `peers` train it together with `worker`. `seen` is when it was last heard to
     be at `at`. One that is `stopping` takes on nothing more: it is to go on at another width, and has a
-    `claim` to so many slots. `taken` are the steps along each node, and the seconds that they took.
+    `claim` to so many slots. `taken` are the steps along each node, and the seconds that they took; `logged`
+    is what it has logged and is not recorded yet.
     """
 
     id: int
@@ -46,6 +48,7 @@ class Lease:
     state: Literal["running", "saving"] = "running"
     told: tuple[int, frozenset[int], frozenset[int]] | None = None
     story: list[str] = field(default_factory=list)
+    logged: HeldNumbers = field(default_factory=HeldNumbers)
 
     @property
     def workers(self) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from hippotune.engine.commands import (
     Answer,
     Command,
     DropCheckpoint,
+    Note,
     Record,
     RunLease,
     UpdateLease,
@@ -49,6 +50,7 @@ class Loop:
         executor: Executor,
         writer: FactWriter,
         delete: Callable[[Checkpoint], None] = lambda _: None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.engine = engine
         self.executor = executor
@@ -58,6 +60,7 @@ class Loop:
         self.waiting = 0
         self._writer = writer
         self._delete = delete
+        self._note = note
         self._aio = asyncio.get_running_loop()
         self._inbox: deque[Event] = deque()
         self._woken = False
@@ -158,6 +161,8 @@ class Loop:
                     self._tell(command)
                 case Answer() | DropCheckpoint():
                     later.append(command)
+                case Note(text):
+                    self._note(text)
                 case Abort(error, disk_full):
                     self._give_up(CheckpointError(error) if disk_full else TrainerError(error))
         if facts or later:

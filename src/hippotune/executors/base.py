@@ -10,6 +10,8 @@ Contract
 * `carry_out` never blocks. At most one lease is unfinished on a worker at a time.
 * For one lease the events come in the order in which things happened, except that `CheckpointSaved` may
   come later than its step, even after `LeaseFinished`: saving overlaps training.
+* What training logs (`NumbersLogged`) comes before, or with, the word that the steps concerned are trained,
+  and before what was measured or saved there. Virtual executors train nothing, and log nothing.
 * A worker that dies or hangs is announced by `WorkerLost`; nothing of its unfinished leases is
   announced afterwards. A replacement is announced by `WorkerJoined` under the same number.
 * A lease with peers is trained by all its workers together; events come from its leader, `worker`. Where

@@ -23,15 +23,18 @@ from hippotune.engine.events import (
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
+    NumbersLogged,
     Progressed,
     SaveFailed,
     StepsMissed,
+    WorkerNoted,
 )
 from hippotune.errors import TrainerError
 from hippotune.executors.course import Course
 from hippotune.executors.saver import Saver
 from hippotune.executors.tracebacks import describe
 from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
+from hippotune.plan.numbers import in_columns
 from hippotune.store.files import CheckpointFiles, says_disk_full
 from hippotune.trainers.session import Session
 
@@ -92,6 +95,7 @@ class Runner:
 
     def _follow(self, part: Part) -> None:
         course = self._course = Course.of(part.lease)
+        self._session.logged = None  # the lead's numbers count
         try:
             if follow(self._session, part, course):
                 raise OutOfMemory
@@ -100,6 +104,7 @@ class Runner:
 
     def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
         course = self._course = Course.of(lease)
+        self._session.logged = []
         began = perf_counter()
         try:
             with taking_part as session:
@@ -149,6 +154,7 @@ class Runner:
                 self._save(course)
             if self._inbox.empty():  # otherwise an update may have come that concerns this very step
                 break
+        self._pass_on_notes(course)
         if step >= course.end:
             self._note_progress(course)
             self._unsaid.append(LeaseFinished(lease, step))
@@ -175,6 +181,7 @@ class Runner:
     def _save(self, course: Course) -> None:
         lease, step = course.lease, course.reached
         course.saved.add(step)
+        self._note_numbers(course)  # what is saved is never trained again
         self._flush()  # before anything that may take its time
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
@@ -203,6 +210,7 @@ class Runner:
 
     def _fail(self, course: Course, error: BaseException) -> None:
         self._note_progress(course)
+        self._pass_on_notes(course)
         if isinstance(error, PeerFailed):
             failure = error.failure
             if failure.step in course.evaluated:  # a peer may fail where the lead did not
@@ -221,8 +229,18 @@ class Runner:
 
     def _note_progress(self, course: Course) -> None:
         if course.steps:
+            self._note_numbers(course)
             self._unsaid.append(Progressed(course.lease.lease, course.reached, course.steps, course.seconds))
             course.steps, course.seconds = 0, 0.0
+
+    def _note_numbers(self, course: Course) -> None:
+        if self._session.logged:
+            self._unsaid.append(NumbersLogged(course.lease.lease, *in_columns(self._session.logged)))
+            self._session.logged = []
+
+    def _pass_on_notes(self, course: Course) -> None:
+        while self._session.notes:
+            self._unsaid.append(WorkerNoted(course.lease.worker, self._session.notes.pop(0)))
 
     def _spoke_just_now(self) -> bool:
         return perf_counter() - self._spoke < _QUIET_SECONDS

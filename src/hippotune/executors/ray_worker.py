@@ -28,9 +28,11 @@ from hippotune.engine.events import (
     Event,
     LeaseStarted,
     MetricsReported,
+    NumbersLogged,
     Progressed,
     SaveFailed,
     WorkerJoined,
+    WorkerNoted,
 )
 from hippotune.executors.line import Line
 from hippotune.executors.patience import Patience
@@ -41,7 +43,15 @@ from hippotune.executors.shipping import Parcel
 from hippotune.executors.slot import Slot
 
 # Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.
-_PATIENT = (LeaseStarted, Progressed, MetricsReported, CheckpointSaved, SaveFailed)
+_PATIENT = (
+    LeaseStarted,
+    Progressed,
+    NumbersLogged,
+    WorkerNoted,
+    MetricsReported,
+    CheckpointSaved,
+    SaveFailed,
+)
 _LINGER_SECONDS = 0.005
 
 # What is ordered, for which worker; with it goes the message of a command, which may begin a lease, or why a

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hippotune.plan.numbers import Columns
 from hippotune.sequences.config import Config
 
 
@@ -47,6 +48,19 @@ class MetricsRecorded:
     order: int
     position: Position
     metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersRecorded:
+    """What training along a node logged at some of its steps: of each name, a number for each of `steps`.
+
+    Steps come in order; None stands where a step has no number. A step that is trained again is recorded
+    again: what was recorded last counts.
+    """
+
+    node: int
+    steps: tuple[int, ...]
+    numbers: Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,7 @@ class MeasuredSteps(NamedTuple):
 Fact = (
     NodeAdded
     | MetricsRecorded
+    | NumbersRecorded
     | FailureRecorded
     | CheckpointKept
     | CheckpointDropped

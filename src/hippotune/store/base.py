@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from hippotune.plan.facts import Fact, MeasuredSteps, SpanRecorded
+from hippotune.plan.facts import Fact, MeasuredSteps, NumbersRecorded, SpanRecorded
 
 
 class Store(ABC):
@@ -33,7 +33,8 @@ class Store(ABC):
         """Yield the facts of the plan that are still so, in an order in which they can be replayed.
 
         Nodes come first, by id; then checkpoints; then metrics and failures, by order; then requests, as
-        they were made. Spans are many and nothing follows from them: `spans` yields those.
+        they were made. Spans and logged numbers are many and nothing follows from them: `spans` and `logged`
+        yield those.
         """
 
     @abstractmethod
@@ -50,6 +51,10 @@ class Store(ABC):
 
         Spans without steps, or of which it is not known what their steps took, are passed over.
         """
+
+    @abstractmethod
+    def logged(self, node: int) -> Iterator[NumbersRecorded]:
+        """Yield what training logged along a node, in the order in which it was recorded."""
 
     @abstractmethod
     def close(self) -> None:

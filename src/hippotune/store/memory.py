@@ -13,6 +13,7 @@ from hippotune.plan.facts import (
     MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
+    NumbersRecorded,
     Position,
     RequestMade,
     SpanRecorded,
@@ -29,6 +30,7 @@ class MemoryStore(Store):
         self._checkpoints: dict[Position, CheckpointKept] = {}
         self._requests: dict[RequestMade, None] = {}
         self._spans: list[SpanRecorded] = []
+        self._logged: dict[int, list[NumbersRecorded]] = {}
 
     def write(self, facts: Sequence[Fact]) -> None:
         """Take facts in, all or none."""
@@ -47,6 +49,8 @@ class MemoryStore(Store):
                     self._requests.setdefault(fact)
                 case SpanRecorded():
                     self._spans.append(fact)
+                case NumbersRecorded():
+                    self._logged.setdefault(fact.node, []).append(fact)
 
     def _check(self, facts: Sequence[Fact]) -> None:
         nodes: set[int] = set()
@@ -82,6 +86,10 @@ class MemoryStore(Store):
                 totals[span.node, span.width] = (steps + span.last - span.first, seconds + span.seconds)
         for (node, width), (steps, seconds) in totals.items():
             yield MeasuredSteps(node, width, steps, seconds)
+
+    def logged(self, node: int) -> Iterator[NumbersRecorded]:
+        """Yield what was logged along a node."""
+        yield from self._logged.get(node, ())
 
     def close(self) -> None:
         """Do nothing: facts live as long as the object."""

@@ -21,15 +21,17 @@ from hippotune.plan.facts import (
     FailureRecorded,
     MetricsRecorded,
     NodeAdded,
+    NumbersRecorded,
     Position,
     RequestMade,
     SpanRecorded,
 )
+from hippotune.plan.numbers import Columns
 from hippotune.sequences.base import Sequence as HyperSequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.encoding import from_json
-from hippotune.store.schema import CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+from hippotune.store.schema import CONFIGS, LOGGED, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
 
 Row = tuple[Any, ...]
 _span_values = attrgetter(
@@ -48,6 +50,7 @@ class Numbers:
         self.next_config = len(configs)
         self.next_request = 0
         self.next_span = 0
+        self.next_logged = 0
 
     def take_in(self, batch: Batch) -> None:
         """Count what a batch has numbered, now that it is stored."""
@@ -57,6 +60,7 @@ class Numbers:
         self.next_config += len(batch.configs)
         self.next_request += len(batch.rows[REQUESTS])
         self.next_span += len(batch.rows[SPANS])
+        self.next_logged += len(batch.rows[LOGGED])
 
 
 class Batch:
@@ -69,14 +73,14 @@ class Batch:
         self.configs: dict[Config, int] = {}
         self.checkpoints: dict[Position, Checkpoint | None] = {}
         self.rows: dict[sa.TableClause, list[Row]] = {
-            table: [] for table in (SEQUENCES, CONFIGS, NODES, RESULTS, REQUESTS, SPANS)
+            table: [] for table in (SEQUENCES, CONFIGS, NODES, RESULTS, REQUESTS, SPANS, LOGGED)
         }
         self._add(facts)
 
     def _add(self, facts: Sequence[Fact]) -> None:
         plan, numbers = self._plan, self._numbers
         nodes, results = self.rows[NODES], self.rows[RESULTS]
-        requests, spans = self.rows[REQUESTS], self.rows[SPANS]
+        requests, spans, logged = self.rows[REQUESTS], self.rows[SPANS], self.rows[LOGGED]
         for fact in facts:
             match fact:
                 case MetricsRecorded(order, position, metrics):
@@ -93,6 +97,10 @@ class Batch:
                     requests.append((plan, place, storable(study), trial, self._number(config), step))
                 case SpanRecorded():
                     spans.append((plan, numbers.next_span + len(spans), *_span_values(fact)))
+                case NumbersRecorded(node, steps, columns):
+                    logged.append(
+                        (plan, numbers.next_logged + len(logged), *_logged_row(node, steps, columns))
+                    )
                 case FailureRecorded(order, position, error):
                     results.append((plan, order, *position, None, storable(error)))
 
@@ -139,6 +147,24 @@ def results_from(rows: Sequence[Row]) -> list[Fact]:
         if metrics is not None
         else FailureRecorded(order, Position(node, step), error)
         for (order, node, step, _, error), metrics in zip(rows, parsed, strict=True)
+    ]
+
+
+def _logged_row(node: int, steps: Sequence[int], columns: Columns) -> Row:
+    is_gapless = steps[-1] - steps[0] == len(steps) - 1
+    return node, steps[0], steps[-1], None if is_gapless else _write_json(steps), _write_json(dict(columns))
+
+
+def logged_from(rows: Sequence[Row]) -> list[NumbersRecorded]:
+    """Make facts from the rows (node, first_step, last_step, steps, numbers)."""
+    given, parsed = (_parsed([row[place] or "null" for row in rows]) for place in (3, 4))
+    return [
+        NumbersRecorded(
+            node,
+            tuple(range(first, last + 1)) if steps is None else tuple(steps),
+            {name: tuple(column) for name, column in columns.items()},
+        )
+        for (node, first, last, _, _), steps, columns in zip(rows, given, parsed, strict=True)
     ]
 
 

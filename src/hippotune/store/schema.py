@@ -5,7 +5,8 @@ A migration that has been released is never edited; what changes is added behind
 the columns that today's code reads and writes.
 
 Every row belongs to a plan and is found by it first. Configs and the sequences in them are stored once, as
-JSON, and numbered; metrics are JSON too. Nothing refers to a row that a later transaction could add.
+JSON, and numbered; metrics are JSON too, and so are the numbers that training logs, many steps to a row.
+Nothing refers to a row that a later transaction could add.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ SPANS = _table(
     *("plan", "ordinal", "worker", "lease", "node", "kind"),
     *("first_step", "last_step", "began", "ended", "width", "seconds"),
 )
-OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS)
+LOGGED = _table("logged", "plan", "ordinal", "node", "first_step", "last_step", "steps", "numbers")
+OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS, LOGGED)
 """All tables whose rows belong to a plan."""
 
 
@@ -118,7 +120,25 @@ def _version_5(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE hippo_spans ADD COLUMN seconds DOUBLE PRECISION")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4, _version_5)
+def _version_6(connection: Connection) -> None:
+    """Keep what training logs. `steps` is for rows that do not have every step from the first to the last."""
+    whole = "BIGINT NOT NULL"
+    columns = (
+        f"plan {whole}, ordinal {whole}, node {whole}, first_step {whole}, last_step {whole}, "
+        "steps TEXT, numbers TEXT NOT NULL"
+    )
+    _create(connection, "logged", columns, "plan, ordinal")
+    connection.exec_driver_sql("CREATE INDEX hippo_logged_by_node ON hippo_logged (plan, node, ordinal)")
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _version_1,
+    _version_2,
+    _version_3,
+    _version_4,
+    _version_5,
+    _version_6,
+)
 
 
 def stored_version(connection: Connection) -> int:

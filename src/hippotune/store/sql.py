@@ -21,6 +21,7 @@ from hippotune.plan.facts import (
     Fact,
     MeasuredSteps,
     NodeAdded,
+    NumbersRecorded,
     Position,
     RequestMade,
     SpanRecorded,
@@ -29,11 +30,12 @@ from hippotune.sequences.config import Config
 from hippotune.store.base import Store
 from hippotune.store.database import Database
 from hippotune.store.lock import PlanLock
-from hippotune.store.rows import Batch, Numbers, Row, configs_from, results_from, sequences_from
-from hippotune.store.schema import CHECKPOINTS, CONFIGS, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+from hippotune.store.rows import Batch, Numbers, Row, configs_from, logged_from, results_from, sequences_from
+from hippotune.store.schema import CHECKPOINTS, CONFIGS, LOGGED, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
 from hippotune.store.secret import Secret
 
 _ROWS_AT_A_TIME = 10_000
+_LONG_ROWS_AT_A_TIME = 100
 
 
 class SqlStore(Store):
@@ -157,6 +159,13 @@ class SqlStore(Store):
             for node, width, trained, spent in connection.execute(query):
                 yield MeasuredSteps(node, width, int(trained), spent)
 
+    def logged(self, node: int) -> Iterator[NumbersRecorded]:
+        """Yield what was logged along a node."""
+        columns = "node, first_step, last_step, steps, numbers"
+        with self._database.reading() as connection:
+            for rows in self._rows(connection, LOGGED, columns, "ordinal", node, _LONG_ROWS_AT_A_TIME):
+                yield from logged_from(rows)
+
     def close(self) -> None:
         """Let go of the plan and its lock."""
         connection, self._connection = self._connection, None
@@ -166,16 +175,25 @@ class SqlStore(Store):
             connection.close()
 
     def _rows(
-        self, connection: sa.Connection, table: sa.TableClause, columns: str, by: str
+        self,
+        connection: sa.Connection,
+        table: sa.TableClause,
+        columns: str,
+        by: str,
+        node: int | None = None,
+        many: int = _ROWS_AT_A_TIME,
     ) -> Iterator[Sequence[Row]]:
-        """Yield the plan's rows of a table, many at a time, as the driver gives them: as plain tuples."""
+        """Yield the plan's rows of a table, or those of a node, many at a time.
+
+        They are as the driver gives them: plain tuples.
+        """
         query = (
             sa.select(*(table.c[name] for name in columns.split(", ")))
-            .where(table.c.plan == self._plan)
+            .where(table.c.plan == self._plan, *([] if node is None else [table.c.node == node]))
             .order_by(*(table.c[name] for name in by.split(", ")))
         )
         cursor = connection.execute(query).cursor
-        while cursor is not None and (rows := cursor.fetchmany(_ROWS_AT_A_TIME)):
+        while cursor is not None and (rows := cursor.fetchmany(many)):
             yield rows
 
     def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
@@ -203,6 +221,7 @@ class SqlStore(Store):
             self._numbers = Numbers(sequences, configs)
             self._numbers.next_request = self._next_ordinal(connection, REQUESTS)
             self._numbers.next_span = self._next_ordinal(connection, SPANS)
+            self._numbers.next_logged = self._next_ordinal(connection, LOGGED)
         return configs
 
     def _load_numbers(self) -> Numbers:

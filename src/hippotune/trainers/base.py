@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal
 
+from hippotune.trainers.logged import log
+
 UserCall = Literal["prepare", "build", "setup", "train", "evaluate"]
 
 
@@ -79,6 +81,19 @@ class Trainer(ABC):
         It is called at any step, before the first one too: there it shows whether the metrics are there that
         the tuner needs.
         """
+
+    def log(self, /, **numbers: Any) -> None:
+        """Record numbers of the present step: ``self.log(train_loss=loss)``. To be called in `train`.
+
+        They are kept with the step, as metrics are, and are shown along every trial that passes it. A number
+        is a float, an int, or a scalar of NumPy or torch; NaN and infinity are allowed. Where a name is
+        logged several times in a step, the last number counts. Where several workers train together, the
+        first one's numbers count: sum up what all of them have with ``self.total()`` first.
+
+        What is logged is no part of the state. A trainer in a loop of your own may log too; the numbers are
+        checked then, and kept nowhere.
+        """
+        log(self, numbers)
 
     @classmethod
     def fits(cls, values: Mapping[str, Any], width: int) -> bool:

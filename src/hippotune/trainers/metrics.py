@@ -1,4 +1,4 @@
-"""What evaluate() may return: a mapping from names to real numbers. Everything else is said to be wrong."""
+"""What evaluate() may return, and log() be given: names with real numbers. All else is said to be wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from numbers import Real
 from typing import Any
 
 from hippotune.errors import TrainerError
+
+_RETURNED = "evaluate() returned"
 
 
 def checked_metrics(returned: object) -> dict[str, float]:
@@ -18,16 +20,13 @@ def checked_metrics(returned: object) -> dict[str, float]:
         )
     if not returned:
         raise TrainerError('evaluate() returned no metric; expected at least one, like {"val_acc": 0.93}')
-    return {_checked_name(name): _checked_number(name, value) for name, value in returned.items()}
+    return {name: checked_number(name, value) for name, value in returned.items()}
 
 
-def _checked_name(name: object) -> str:
+def checked_number(name: object, value: Any, said: str = _RETURNED) -> float:
+    """Return a number as a float; errors begin with what was `said`."""
     if not isinstance(name, str) or not name:
-        raise TrainerError(f"evaluate() returned a metric named {name!r}; expected a name that is a string")
-    return name
-
-
-def _checked_number(name: object, value: Any) -> float:
+        raise TrainerError(f"{said} a metric named {name!r}; expected a name that is a string")
     number = value
     if not isinstance(value, Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         number = value.item()
@@ -37,7 +36,7 @@ def _checked_number(name: object, value: Any) -> float:
         except OverflowError:
             pass
     raise TrainerError(
-        f"evaluate() returned {_described(value)} as {name!r}; expected a real number: a float, an int, "
+        f"{said} {_described(value)} as {name!r}; expected a real number: a float, an int, "
         "or a scalar of NumPy or torch"
     )
 

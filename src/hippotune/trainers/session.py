@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
+from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.reading import Values, mentioned_names
 from hippotune.trainers.state import formats
@@ -51,6 +52,8 @@ class Session:
     ----------
     phase : str
         Which of the user's methods was called last: where an exception came from.
+    logged : list[tuple[int, dict[str, float]]] or None
+        Steps with the numbers that training logged at them, for others to take; None keeps none.
     notes : list[str]
         What a person should read, once; for others to take.
     """
@@ -67,6 +70,7 @@ class Session:
                 f"the trainer is {trainer_class!r}; expected a class that derives from hippo.Trainer"
             )
         self.phase: UserCall | Literal["load"] = "build"
+        self.logged: list[tuple[int, Numbers]] | None = None
         self.notes: list[str] = []
         self._class = trainer_class
         self._kind = formats.kind_of(trainer_class)
@@ -130,7 +134,7 @@ class Session:
         before = dict(vars(trainer))
         seeding.seed_all(self._seed)
         self.phase = "prepare"
-        with trainer.around("prepare"):
+        with NoLogging(trainer, "prepare"), trainer.around("prepare"):
             trainer.prepare()
         self._prepared = Prepared(
             {
@@ -149,17 +153,19 @@ class Session:
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
-            with trainer.around("train"):
+            with Logging(trainer) as numbers, trainer.around("train"):
                 trainer.train()
             self._prepared.check()
         self._step += 1
+        if numbers and self.logged is not None:
+            self.logged.append((self._step, numbers))
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the present state, and leave the random generators as they are."""
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
-            with seeding.put_back(), trainer.around("evaluate"):
+            with NoLogging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
 
@@ -249,7 +255,7 @@ class Session:
         trainer = self._made()
         vars(trainer).update(self._prepared.attributes)
         seeding.seed_all(self._seed)
-        with trainer.around("build"):
+        with NoLogging(trainer, "build"), trainer.around("build"):
             trainer.build()
         return trainer
 
@@ -300,7 +306,7 @@ class Session:
         self.phase = "setup"
         hp = Values(values)
         read, alive = hp.read, weakref.ref(hp)
-        with trainer.around("setup"):
+        with NoLogging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
         del hp
         if complete and not self._names_checked:

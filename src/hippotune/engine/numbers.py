@@ -1,0 +1,51 @@
+"""What a lease has logged and the engine holds back for a moment, so that facts are few and large.
+
+Steps that take long are recorded one by one, quick ones about once in a second. Numbers never come after what
+makes training their steps again unnecessary: the metrics, a checkpoint or the end of the lease.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hippotune.engine.events import NumbersLogged
+from hippotune.plan.facts import NumbersRecorded
+from hippotune.plan.node import Node
+from hippotune.plan.numbers import Logged, joined, within
+
+_SECONDS = 1.0
+_STEPS = 1000
+
+
+class HeldNumbers:
+    """The numbers that one lease has logged since they were last released."""
+
+    __slots__ = ("_count", "_parts", "_released")
+
+    def __init__(self) -> None:
+        self._parts: list[Logged] = []
+        self._count = 0
+        self._released = 0.0
+
+    def add(self, event: NumbersLogged, now: float) -> bool:
+        """Take numbers in; return whether it is time to release them."""
+        self._parts.append((event.steps, event.numbers))
+        self._count += len(event.steps)
+        due = self._count >= _STEPS or now - self._released >= _SECONDS
+        if due:
+            self._released = now
+        return due
+
+    def release(self, way: tuple[tuple[Node, int, int], ...]) -> list[NumbersRecorded]:
+        """Return as facts what is held, by the nodes on the lease's way."""
+        if not self._parts:
+            return []
+        logged = joined(self._parts)
+        self._parts, self._count = [], 0
+        ends = [end for _, _, end in way[:-1]] + [math.inf]
+        facts = []
+        for (node, start, _), end in zip(way, ends, strict=True):
+            steps, numbers = within(logged, start, end)
+            if steps:
+                facts.append(NumbersRecorded(node.id, steps, numbers))
+        return facts

@@ -1,0 +1,50 @@
+"""What workers have to say to a person, each text once: on the view that is open, or in the log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_log = logging.getLogger("hippotune")
+
+
+class Notes:
+    """Texts that were told by any thread, for whoever reads them; they go to the log where nobody does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._unread: list[str] = []
+        self._readers = 0
+
+    def tell(self, text: str) -> None:
+        """Have a text read, unless it was told before."""
+        with self._lock:
+            if text in self._told:
+                return
+            self._told.add(text)
+            if self._readers:
+                self._unread.append(text)
+                return
+        _log.warning("%s", text)
+
+    @contextmanager
+    def read_by(self, show: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+        """Yield a function that shows what was told since it was last called; at the end, it is called."""
+
+        def catch_up() -> None:
+            with self._lock:
+                texts, self._unread = self._unread, []
+            for text in texts:
+                show(text)
+
+        with self._lock:
+            self._readers += 1
+        try:
+            yield catch_up
+        finally:
+            with self._lock:
+                self._readers -= 1
+            catch_up()
