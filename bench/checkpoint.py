@@ -31,8 +31,8 @@ import torch
 
 from harness import Bar, Figures, run
 from hippotune import Config
-from hippotune.engine.events import CheckpointSaved
 from hippotune.executors.saver import SMALL, Saver, SnapshotSaver, Unsaved
+from hippotune.protocol.events import CheckpointSaved
 from hippotune.store.files import CheckpointFiles, checkpoint_name
 from hippotune.trainers.session import Session
 

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
-from hippotune.engine.loop import Loop
 from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.report import best_result
-from hippotune.runtime import Runtime
+from hippotune.shell.loop import Loop
+from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Trial, TrialGroup, Tuner
 from hippotune.tuning import Tuning

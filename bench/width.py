@@ -38,9 +38,9 @@ from hippotune.executors.simulated import Simulated
 from hippotune.executors.simulation_times import ScalingCurve
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.runtime import Runtime
 from hippotune.scheduling import Fluid, WidthPolicy
 from hippotune.sequences.config import Config
+from hippotune.shell.runtime import Runtime
 from hippotune.stages.tree import stage_tree
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import TrialGroup, Trials, Tuner

@@ -16,7 +16,7 @@ import pytest
 from hippotune import Report
 from hippotune.cli.main import main
 from hippotune.history import find_study
-from hippotune.runtime import checkpoint_folder
+from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
 from hippotune.store.key import PlanKey
 from stored import DECAYS, Asking, study, trained

@@ -21,10 +21,10 @@ from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.executors.simulation_times import SecondsPerStep
 from hippotune.plan.facts import Fact, NodeAdded, SpanRecorded
-from hippotune.runtime import Runtime
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
+from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
 from hippotune.tuning import Tuning
 

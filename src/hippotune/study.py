@@ -18,13 +18,13 @@ from hippotune.history import listed_as
 from hippotune.limits import Deadline, Limits
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.plan import unique_steps
-from hippotune.progress import Progress
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
-from hippotune.runtime import Closed, Runtime, acquire, checkpoint_folder, release
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
+from hippotune.shell.progress import Progress
+from hippotune.shell.runtime import Closed, Runtime, acquire, checkpoint_folder, release
 from hippotune.sizes import parse_bytes
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles

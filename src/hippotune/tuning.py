@@ -15,9 +15,13 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from hippotune.engine.commands import Answer
 from hippotune.engine.deadlines import Limit
-from hippotune.engine.events import (
+from hippotune.errors import InvalidInput
+from hippotune.limits import Limits
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.protocol.commands import Answer
+from hippotune.protocol.events import (
     BestChanged,
     ConfigsForeseen,
     DeadlineSet,
@@ -26,13 +30,9 @@ from hippotune.engine.events import (
     RequestWithdrawn,
     WorthChanged,
 )
-from hippotune.engine.loop import Loop
-from hippotune.errors import InvalidInput
-from hippotune.limits import Limits
-from hippotune.plan.facts import Position
-from hippotune.plan.node import Node
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
+from hippotune.shell.loop import Loop
 from hippotune.tuners.base import Mode, Result, Timing, Trial, TrialGroup, Tuner
 
 NO_LIMITS = Limits()

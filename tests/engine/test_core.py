@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
-from hippotune.engine.commands import RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import IllegalTransition
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import (
     BestChanged,
     ConfigsForeseen,
     Halted,
@@ -19,8 +21,6 @@ from hippotune.engine.events import (
     RequestWithdrawn,
     WorkerJoined,
 )
-from hippotune.errors import IllegalTransition
-from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from engine.test_core import POOL, answered, config, leases, studies
 from engine.world import Worker, World, metrics_of, trained_alone
 from hippotune import Fluid
-from hippotune.engine.commands import UpdateLease
-from hippotune.engine.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
 from hippotune.engine.widening import Fits
 from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.commands import UpdateLease
+from hippotune.protocol.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
 from hippotune.sequences import Config, MultiStep
 
 HALF = Fraction(1, 2)

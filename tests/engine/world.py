@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
-from hippotune.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippotune.engine.core import Engine
-from hippotune.engine.events import (
+from hippotune.engine.validation import validate
+from hippotune.engine.widening import Fits
+from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.plan.plan import Plan
+from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
+from hippotune.protocol.events import (
     CheckpointDeleted,
     CheckpointSaved,
     Event,
@@ -31,10 +35,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.engine.validation import validate
-from hippotune.engine.widening import Fits
-from hippotune.plan.facts import Checkpoint, Fact
-from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from executors.rig import NEVER, Rig
-from hippotune.engine.events import (
+from hippotune.executors import Executor
+from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
@@ -25,7 +26,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.executors import Executor
 from hippotune.sequences.custom import Function, Table
 from hippotune.store.files import CheckpointFiles
 

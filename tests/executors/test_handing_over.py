@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from executors.rig import SECONDS, Rig
-from hippotune.engine.events import CheckpointSaved, LeaseFinished, SaveFailed, WorkerJoined, WorkerLost
 from hippotune.executors import Local
 from hippotune.executors.saver import Saver, Unsaved
 from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.events import CheckpointSaved, LeaseFinished, SaveFailed, WorkerJoined, WorkerLost
 from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
 from hippotune.trainers.base import Trainer
 

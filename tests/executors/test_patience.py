@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippotune.engine.events import Progressed
 from hippotune.executors.patience import Patience
+from hippotune.protocol.events import Progressed
 
 seconds = st.floats(0.001, 1e5)
 

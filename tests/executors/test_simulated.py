@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from executors.conformance import LeaseConformance
 from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
-from hippotune.engine.events import (
+from hippotune.errors import InvalidInput, TrainerError
+from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulation_metrics import MadeUp, Recorded
+from hippotune.executors.simulation_times import ScalingCurve, StepTimes
+from hippotune.plan.facts import Position
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFinished,
     LeaseStarted,
@@ -23,12 +29,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import InvalidInput, TrainerError
-from hippotune.executors.simulated import Simulated
-from hippotune.executors.simulation_metrics import MadeUp, Recorded
-from hippotune.executors.simulation_times import ScalingCurve, StepTimes
-from hippotune.plan.facts import Position
-from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.sequences.custom import Function
 from hippotune.spaces.space import Grid

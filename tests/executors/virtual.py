@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hippotune.engine.commands import Command
 from hippotune.engine.core import Engine
-from hippotune.engine.events import Event
-from hippotune.engine.loop import Loop
 from hippotune.engine.validation import validate
 from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.runtime import ImmediateWriter
+from hippotune.protocol.commands import Command
+from hippotune.protocol.events import Event
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
+from hippotune.shell.loop import Loop
+from hippotune.shell.runtime import ImmediateWriter
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner
 from hippotune.tuning import Tuning

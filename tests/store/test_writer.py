@@ -11,10 +11,10 @@ import pytest
 
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, MetricsRecorded, Position
+from hippotune.shell.writer import Writer
 from hippotune.store.catalog import open_store
 from hippotune.store.key import PlanKey
 from hippotune.store.memory import MemoryStore
-from hippotune.store.writer import Writer
 
 KEY = PlanKey("Digits", "version:1", "{}", 0)
 

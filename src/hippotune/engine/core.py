@@ -14,7 +14,17 @@ from typing import Any
 
 from hippotune.engine.books import Books
 from hippotune.engine.choosing import Choice, Choosing, source_of
-from hippotune.engine.commands import (
+from hippotune.engine.deadlines import Limit
+from hippotune.engine.keeping import Keeping
+from hippotune.engine.lease import Lease
+from hippotune.engine.requests import OpenRequest
+from hippotune.engine.widening import Fits, Widening
+from hippotune.engine.workers import Workers
+from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import Fact, Position, RequestMade
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan
+from hippotune.protocol.commands import (
     Abort,
     Answer,
     Command,
@@ -23,8 +33,7 @@ from hippotune.engine.commands import (
     RunLease,
     UpdateLease,
 )
-from hippotune.engine.deadlines import Limit
-from hippotune.engine.events import (
+from hippotune.protocol.events import (
     BestChanged,
     CheckpointDeleted,
     CheckpointLost,
@@ -49,15 +58,6 @@ from hippotune.engine.events import (
     WorkerLost,
     WorthChanged,
 )
-from hippotune.engine.keeping import Keeping
-from hippotune.engine.lease import Lease
-from hippotune.engine.requests import OpenRequest
-from hippotune.engine.widening import Fits, Widening
-from hippotune.engine.workers import Workers
-from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import Fact, Position, RequestMade
-from hippotune.plan.node import Node
-from hippotune.plan.plan import Plan
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import WAITS

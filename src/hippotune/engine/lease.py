@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from hippotune.engine.commands import Segment
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
+from hippotune.protocol.commands import Segment
 
 
 @dataclass(slots=True, eq=False)

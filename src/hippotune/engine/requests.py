@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hippotune.engine.commands import Answer
-from hippotune.engine.events import Request
 from hippotune.plan.node import Node
+from hippotune.protocol.commands import Answer
+from hippotune.protocol.events import Request
 
 
 @dataclass(slots=True, eq=False)

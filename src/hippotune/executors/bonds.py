@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from hippotune.engine.events import Event, LeaseFailed, LeaseFinished
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished
 
 
 class Bonds:

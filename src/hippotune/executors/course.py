@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hippotune.engine.commands import RunLease, UpdateLease
-from hippotune.engine.events import LeaseFailed, StepsMissed
 from hippotune.errors import CheckpointError, TrainerError
 from hippotune.executors.tracebacks import describe
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import LeaseFailed, StepsMissed
 from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
 

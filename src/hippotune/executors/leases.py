@@ -17,8 +17,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from time import perf_counter
 
-from hippotune.engine.commands import RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import TrainerError
+from hippotune.executors.course import Course
+from hippotune.executors.saver import SnapshotSaver
+from hippotune.executors.tracebacks import describe
+from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import (
     Event,
     LeaseFinished,
     LeaseStarted,
@@ -27,11 +32,6 @@ from hippotune.engine.events import (
     SaveFailed,
     StepsMissed,
 )
-from hippotune.errors import TrainerError
-from hippotune.executors.course import Course
-from hippotune.executors.saver import SnapshotSaver
-from hippotune.executors.tracebacks import describe
-from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
 from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session
 

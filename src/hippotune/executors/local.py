@@ -17,7 +17,6 @@ from numbers import Real
 from pathlib import Path
 from time import time
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.bonds import Bonds
@@ -27,6 +26,7 @@ from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import pack
 from hippotune.executors.slot import Slot
 from hippotune.executors.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.store.files import CheckpointFiles
 
 

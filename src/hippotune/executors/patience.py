@@ -6,7 +6,7 @@ import math
 from collections import deque
 from statistics import median
 
-from hippotune.engine.events import Progressed
+from hippotune.protocol.events import Progressed
 
 _LEAST_SECONDS = 600.0
 _STEPS = 50

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import WorkerJoined, WorkerLost
 from hippotune.executors.base import Emit
 from hippotune.executors.bonds import Bonds
 from hippotune.executors.ray_actors import Actors
@@ -23,6 +21,8 @@ from hippotune.executors.ray_cluster import Cluster, Room, SlotResources
 from hippotune.executors.ray_slot import RaySlot
 from hippotune.executors.ray_worker import GaveUp, Message, Messages, Over, Posting, Settled
 from hippotune.executors.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import WorkerJoined, WorkerLost
 
 _log = logging.getLogger("hippotune")
 

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
-from hippotune.engine.events import (
+from hippotune.executors.line import Line
+from hippotune.executors.patience import Patience
+from hippotune.executors.process import WorkerProcess
+from hippotune.executors.ray_cluster import load_ray
+from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
+from hippotune.executors.shipping import Parcel
+from hippotune.executors.slot import Slot
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseStarted,
@@ -32,13 +39,6 @@ from hippotune.engine.events import (
     SaveFailed,
     WorkerJoined,
 )
-from hippotune.executors.line import Line
-from hippotune.executors.patience import Patience
-from hippotune.executors.process import WorkerProcess
-from hippotune.executors.ray_cluster import load_ray
-from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
-from hippotune.executors.shipping import Parcel
-from hippotune.executors.slot import Slot
 from hippotune.store.files import CheckpointFiles
 
 # Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.

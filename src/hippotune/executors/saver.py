@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from hippotune.engine.events import CheckpointSaved, Event, SaveFailed
 from hippotune.executors.tracebacks import describe
 from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
 from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.wide import Part
+from hippotune.protocol.commands import ExecutorCommand
 
 
 @dataclass(frozen=True, slots=True)

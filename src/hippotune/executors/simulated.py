@@ -18,8 +18,15 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
-from hippotune.engine.commands import ExecutorCommand, RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
+from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.simulation_metrics import Formula, Recorded, Table, as_curves
+from hippotune.executors.simulation_slots import Course, Loss, Slot, checked_losses
+from hippotune.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
+from hippotune.executors.tracebacks import describe
+from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.commands import ExecutorCommand, RunLease, UpdateLease
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseFailed,
@@ -31,13 +38,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
-from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.simulation_metrics import Formula, Recorded, Table, as_curves
-from hippotune.executors.simulation_slots import Course, Loss, Slot, checked_losses
-from hippotune.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
-from hippotune.executors.tracebacks import describe
-from hippotune.plan.facts import Checkpoint
 from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hippotune.engine.commands import RunLease
 from hippotune.errors import InvalidInput
 from hippotune.executors.simulation_times import checked_number
+from hippotune.protocol.commands import RunLease
 
 Loss = tuple[float, int] | tuple[float, int, float]
 

@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
 from hippotune.executors.base import Emit
 from hippotune.executors.bonds import Bonds
 from hippotune.executors.patience import Patience
@@ -24,6 +22,8 @@ from hippotune.executors.process import WorkerProcess
 from hippotune.executors.saver import MOST_HANDED_OVER, Saver
 from hippotune.executors.shipping import encode
 from hippotune.executors.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
 from hippotune.store.files import CheckpointFiles
 
 _log = logging.getLogger("hippotune")

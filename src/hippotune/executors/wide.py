@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from hippotune.engine.commands import RunLease
-from hippotune.engine.events import LeaseFailed
 from hippotune.executors.course import Course
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import LeaseFailed
 from hippotune.sequences.config import Config
 from hippotune.trainers.session import Session, Snapshot
 

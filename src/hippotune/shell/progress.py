@@ -9,7 +9,7 @@ from hippotune.engine.lease import Lease
 from hippotune.plan.node import Node
 from hippotune.plan.plan import reach
 from hippotune.report import best_result
-from hippotune.runtime import Closed, Runtime
+from hippotune.shell.runtime import Closed, Runtime
 from hippotune.tuners.base import Mode, Result
 from hippotune.tuning import Tuning
 from hippotune.view.snapshot import BestLine, Snapshot, WorkerLine

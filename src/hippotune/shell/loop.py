@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from hippotune.engine.commands import (
+from hippotune.engine.core import Engine
+from hippotune.errors import CheckpointError, TrainerError
+from hippotune.executors.base import Executor
+from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.protocol.commands import (
     Abort,
     Answer,
     Command,
@@ -24,11 +28,7 @@ from hippotune.engine.commands import (
     RunLease,
     UpdateLease,
 )
-from hippotune.engine.core import Engine
-from hippotune.engine.events import CheckpointDeleted, Event, Halted, Paused, Resumed
-from hippotune.errors import CheckpointError, TrainerError
-from hippotune.executors.base import Executor
-from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.protocol.events import CheckpointDeleted, Event, Halted, Paused, Resumed
 
 Deliver = Callable[[Answer], None]
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hippotune.engine.core import Engine
-from hippotune.engine.events import CheckpointLost, Halted
-from hippotune.engine.loop import FactWriter, Loop
 from hippotune.engine.widening import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
+from hippotune.protocol.events import CheckpointLost, Halted
 from hippotune.scheduling.policy import WidthPolicy
+from hippotune.shell.loop import FactWriter, Loop
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.key import PlanKey
@@ -103,7 +103,7 @@ class Runtime:
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):
             return ImmediateWriter(self.store)
-        from hippotune.store.writer import Writer
+        from hippotune.shell.writer import Writer
 
         return Writer(self.store, asyncio.get_running_loop())
 
