@@ -32,7 +32,7 @@ def test_a_save_that_fails_at_the_end_of_a_lease_is_not_waited_for() -> None:
     while not worker.writing:
         world.move(0)
     lease, step, _, _ = worker.writing.pop()
-    worker.lease = None
+    worker.run = None
     world.feed(SaveFailed(lease, step, "no room", disk_full=True))
     world.feed(LeaseFinished(lease, step))
     assert world.engine.leases == {}
