@@ -84,11 +84,12 @@ def simulate(tuner: Tuner, study: PaperStudy, draw: int, share: bool, policy: Wi
     from stand_in import StandIn
 
     executor = Simulated(GPUS, seed=draw, scaling=SCALING)
-    runtime = Runtime(MemoryStore(), executor, Job(StandIn), policy=policy)
+    store = MemoryStore()
+    runtime = Runtime(store, executor, Job(StandIn), policy=policy)
     runtime.start()
     try:
         cost = runtime.run(_simulate(runtime, [tuner], share, study.further))
-        return Run(cost, list(runtime.loop.engine.books.spans))
+        return Run(cost, list(store.spans()))
     finally:
         runtime.close()
 

@@ -18,6 +18,7 @@ from hippotune.history import listed_as
 from hippotune.limits import Deadline, Limits
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.plan import unique_steps
+from hippotune.protocol.events import MetricsRequired
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.base import Sequence
@@ -211,19 +212,20 @@ class Study:
 
     async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
         loop = runtime.loop
-        loop.engine.required |= {tuner.metric}
+        loop.handle(MetricsRequired(frozenset({tuner.metric})))
         began = loop.executor.now()
-        engine, books = loop.engine, loop.engine.books
-        trained, seconds, spans = engine.trained, books.worker_seconds, len(books.spans)
+        engine = loop.engine
+        trained, seconds = engine.trained, engine.worker_seconds
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
         progress.begin(tuning)
         lent = None if self.width is not None else tuner.width
-        with nullcontext() if lent is None else runtime.widened(lent):
-            await tuning.run(tuner)
-        best = best_result(tuning.results, tuner.metric, tuner.mode)
-        found = None if best is None else await self._best(best, runtime)
-        await loop.run_down()  # what still runs, to the end of its step, is part of the work
+        with loop.spans() as spans:
+            with nullcontext() if lent is None else runtime.widened(lent):
+                await tuning.run(tuner)
+            best = best_result(tuning.results, tuner.metric, tuner.mode)
+            found = None if best is None else await self._best(best, runtime)
+            await loop.run_down()  # what still runs, to the end of its step, is part of the work
         unique = unique_steps(tuning.asks())
         trained = engine.trained - trained
         work = Work(
@@ -231,12 +233,12 @@ class Study:
             steps_unique=unique,
             steps_trained=trained,
             steps_found=max(unique - trained, 0),
-            worker_seconds=books.worker_seconds - seconds,
+            worker_seconds=engine.worker_seconds - seconds,
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
         trials = trial_reports(tuning.results, tuning.asked)
-        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes))
+        trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes))
         aim = (tuner.metric, tuner.mode)
         return Report(self.name, *aim, trials, work, found, trace, tuning.ended_by, tuning.cut)
 
@@ -262,7 +264,7 @@ class Study:
             if result.failed:
                 keeping.let_go()
                 raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
-            node = runtime.plan.find(who.config, step, keeping.salt(who)).holder(step)
+            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
                 return Held(runtime.folder, node.checkpoints[step], keeping.let_go)
         keeping.let_go()

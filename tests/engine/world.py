@@ -16,8 +16,8 @@ from functools import partial
 
 from hippotune.engine.core import Engine
 from hippotune.engine.validation import validate
-from hippotune.engine.widening import Fits
-from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.engine.width_allocator import Fits
+from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippotune.protocol.events import (
@@ -89,6 +89,7 @@ class World:
         self.answers: list[Answer] = []
         self.aborts: list[str] = []
         self.commands: list[object] = []
+        self.heard: list[Event] = []
         self.steps_trained = 0
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
         self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
@@ -105,7 +106,7 @@ class World:
         self,
         *asks: tuple[Config, int],
         reports: tuple[int, ...] = (),
-        salt: str = "",
+        isolation_key: str = "",
         study: str = "study",
         keep: bool = False,
     ) -> list[Request]:
@@ -113,12 +114,15 @@ class World:
         for config, step in asks:
             self._requests += 1
             inside = tuple(at for at in reports if at < step)
-            requests.append(Request(self._requests, study, self._requests, config, step, inside, salt, keep))
+            requests.append(
+                Request(self._requests, study, self._requests, config, step, inside, isolation_key, keep)
+            )
         self.feed(GroupSubmitted(tuple(requests)))
         return requests
 
     def feed(self, event: Event) -> None:
         self.now += 1.0
+        self.heard.append(event)
         if isinstance(event, LeaseFinished | LeaseFailed):
             self.together.pop(event.lease, None)
         for command in self.engine.handle(event, self.now):
@@ -262,6 +266,10 @@ class World:
         for each in lost:
             self.feed(WorkerLost(each, "killed"))
             self.feed(WorkerJoined(each, each % self.slots))
+
+    def spans(self) -> list[SpanRecorded]:
+        """Return the worker time that was recorded."""
+        return [fact for fact in self.facts if isinstance(fact, SpanRecorded)]
 
     def moves(self) -> list[Callable[[], object]]:
         """Return everything that could happen next."""

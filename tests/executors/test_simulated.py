@@ -362,7 +362,7 @@ def test_a_table_is_found_by_values_however_configs_are_written() -> None:
 def test_a_record_can_be_a_plan_of_trials_that_were_kept_apart() -> None:
     plan = Plan()
     for number, (config, score) in enumerate([(A, 0.1), (B, 0.2)]):
-        node, _ = plan.place(config, 10, salt=str(number))
+        node, _ = plan.place(config, 10, isolation_key=str(number))
         plan.measure(Position(node.id, 10), {"score": score})
     recorded = Recorded(plan)
     assert [recorded(config, 10)["score"] for config in (A, B)] == [0.1, 0.2]
