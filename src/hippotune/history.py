@@ -107,7 +107,7 @@ class TrialHistory:
 class WorkDone:
     """What a study asked for, and what was done for it, by its own tunings and by those of other studies."""
 
-    steps_asked: int
+    steps_requested: int
     steps_unique: int
     steps_trained: int
     worker_seconds: float
@@ -185,7 +185,7 @@ class History:
         # A span concerns the study if its first step does; one without steps, if it is where the study goes.
         mine = [span for span in self.spans if min(span.first + 1, span.last) <= reach.get(span.node, -1)]
         return WorkDone(
-            steps_asked=sum(step for _, step in asks),
+            steps_requested=sum(step for _, step in asks),
             steps_unique=unique_steps(asks),
             steps_trained=sum(span.last - span.first for span in mine if span.kind == "train"),
             worker_seconds=sum((span.ended - span.began) * span.width for span in mine),

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
+from hippotune.executors.hang_timeout import HangTimeout
 from hippotune.executors.line import Line
-from hippotune.executors.patience import Patience
 from hippotune.executors.process import WorkerProcess
 from hippotune.executors.ray_cluster import load_ray
 from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
@@ -133,9 +133,9 @@ class RayWorker:
         files = CheckpointFiles(posting.checkpoints)
         for worker in workers:
             begin = partial(WorkerProcess, log=posting.log_of(worker), environment=environment, cores=[])
-            hear, patience = partial(self._hear, worker), Patience(posting.hang_after)
+            hear, hang_timeout = partial(self._hear, worker), HangTimeout(posting.hang_after)
             alone: list[Slot] = []  # whether others can go on is for the driver to say
-            slot = Slot(worker, begin, greeting, files, hear, patience, alone)
+            slot = Slot(worker, begin, greeting, files, hear, hang_timeout, alone)
             alone.append(slot)
             self._slots[worker] = slot
         threading.Thread(target=self._serve, args=[posting.secret], name="orders", daemon=True).start()

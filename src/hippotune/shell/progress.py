@@ -82,7 +82,7 @@ class Progress:
             requests_open=tuning.open,
             requests_answered=tuning.answered,
             requests_failed=tuning.failed,
-            steps_asked=sum(tuning.asked.values()),
+            steps_requested=sum(tuning.asked.values()),
             steps_unique=self._unique,
             steps_trained=trained,
             steps_found=self._found,
