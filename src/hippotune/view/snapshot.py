@@ -43,8 +43,8 @@ class Snapshot:
     """One moment of a study.
 
     `steps_requested` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of
-    those were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None where
-    nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
+    those were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None
+    where nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
     `until_deadline` and `until_budget` are the seconds until the deadline, and those that the budget lasts at
     least; infinite where there is none.
     """
