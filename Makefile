@@ -30,6 +30,7 @@ test: lint types tests  ## Lint, check types and run all tests.
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(READY)
 	$(BIN)/mypy

@@ -27,9 +27,9 @@ import torch
 import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import Event, LeaseStarted, MetricsReported, Progressed, WorkerJoined
 from hippotune.executors.base import Emit, Job
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import Event, LeaseStarted, MetricsReported, Progressed, WorkerJoined
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from digits import Digits

@@ -43,8 +43,8 @@ import psutil
 from harness import Bar, Figures, run
 from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.plan import Plan
-from hippotune.runtime import checkpoint_folder
 from hippotune.sequences.config import Config
+from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import FILE_NAME, open_store
 from hippotune.store.files import CheckpointFiles
 from studies.noisy import states

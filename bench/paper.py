@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
-from hippotune.engine.loop import Loop
 from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.events import MetricsRequired
 from hippotune.report import best_result
-from hippotune.runtime import Runtime
+from hippotune.shell.loop import Loop
+from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Trial, TrialGroup, Tuner
 from hippotune.tuning import Tuning
@@ -126,7 +127,7 @@ class Apart(Tuning):
         super().__init__(loop, study, share=False)
         self.study = study
 
-    def salt(self, trial: Trial) -> str:
+    def isolation_key(self, trial: Trial) -> str:
         return f"{self.study} {trial.number}"
 
 
@@ -144,7 +145,7 @@ def simulate(tuners: Sequence[Tuner], share: bool, workers: int, further: int, d
 
 async def _simulate(runtime: Runtime, tuners: Sequence[Tuner], share: bool, further: int) -> Cost:
     loop = runtime.loop
-    loop.engine.required = frozenset(tuner.metric for tuner in tuners)
+    loop.handle(MetricsRequired(frozenset(tuner.metric for tuner in tuners)))
 
     async def tune(number: int, tuner: Tuner) -> None:
         name = f"study {number}"
@@ -157,7 +158,7 @@ async def _simulate(runtime: Runtime, tuners: Sequence[Tuner], share: bool, furt
     await asyncio.gather(*[tune(number, tuner) for number, tuner in enumerate(tuners)])
     time = loop.executor.now()
     await loop.quiet()
-    return Cost(loop.engine.books.worker_seconds, time)
+    return Cost(loop.engine.worker_seconds, time)
 
 
 def merge_rate(tuners: Sequence[Any]) -> float:

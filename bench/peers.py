@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace) -> Figures:
     grid = rows["grid"]["hippo"]
     remark = (
         f"{options.trials} trials of a small network on MNIST, two workers; merge rate of the grid "
-        f"{grid['steps_asked'] / grid['steps_unique']:.2f}; Ray's daemons count, their start does not"
+        f"{grid['steps_requested'] / grid['steps_unique']:.2f}; Ray's daemons count, their start does not"
     )
     draw(rows, remark, OUT / "peers")
     return figures
@@ -122,7 +122,7 @@ def _row(task: Task, each: Measured) -> Row:
     asked = _asked(each)
     return {
         "given": each.given,
-        "steps_asked": sum(asked.values()),
+        "steps_requested": sum(asked.values()),
         "steps_unique": task.unique_steps(asked),
         "steps_trained": each.steps_trained,
         "cpu_seconds": each.cpu_seconds,
@@ -144,7 +144,7 @@ def _flat(algorithm: Algorithm, rows: Mapping[str, Row]) -> dict[str, Any]:
         figures[f"hippo_to_best_peer_{name}"] = ours[name] / min(row[name] for row in peers.values())
     figures["hippo_trained_to_unique"] = ours["steps_trained"] / ours["steps_unique"]
     figures["peers_trained_to_asked"] = min(
-        row["steps_trained"] / row["steps_asked"] for row in peers.values()
+        row["steps_trained"] / row["steps_requested"] for row in peers.values()
     )
     return {f"{algorithm}_{name}": value for name, value in figures.items()}
 

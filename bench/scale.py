@@ -23,10 +23,10 @@ import resource
 import time
 
 from harness import Bar, Figures, run
-from hippotune.engine.commands import RunLease
 from hippotune.engine.core import Engine
-from hippotune.engine.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
 from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
 from hippotune.sequences import Constant, Cosine, Exponential, MultiStep, Piecewise, Sequence, Warmup
 from hippotune.sequences.config import Config
 

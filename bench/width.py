@@ -38,9 +38,9 @@ from hippotune.executors.simulated import Simulated
 from hippotune.executors.simulation_times import ScalingCurve
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.runtime import Runtime
 from hippotune.scheduling import Fluid, WidthPolicy
 from hippotune.sequences.config import Config
+from hippotune.shell.runtime import Runtime
 from hippotune.stages.tree import stage_tree
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import TrialGroup, Trials, Tuner
@@ -84,11 +84,12 @@ def simulate(tuner: Tuner, study: PaperStudy, draw: int, share: bool, policy: Wi
     from stand_in import StandIn
 
     executor = Simulated(GPUS, seed=draw, scaling=SCALING)
-    runtime = Runtime(MemoryStore(), executor, Job(StandIn), policy=policy)
+    store = MemoryStore()
+    runtime = Runtime(store, executor, Job(StandIn), policy=policy)
     runtime.start()
     try:
         cost = runtime.run(_simulate(runtime, [tuner], share, study.further))
-        return Run(cost, list(runtime.loop.engine.books.spans))
+        return Run(cost, list(store.spans()))
     finally:
         runtime.close()
 

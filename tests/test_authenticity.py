@@ -16,7 +16,7 @@ from hippotune import Config
 from hippotune.cli.main import main
 from hippotune.executors.base import Job
 from hippotune.executors.shipping import pack
-from hippotune.runtime import checkpoint_folder
+from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.secret import FILE_NAME
 from stored import DECAYS, Asking, Falling, study, trained
 

@@ -18,7 +18,7 @@ from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
 from hippotune.history import find_study
 from hippotune.identity.key import PlanKey
-from hippotune.runtime import checkpoint_folder
+from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
 from stored import DECAYS, Asking, study, trained
 

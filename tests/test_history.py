@@ -84,7 +84,7 @@ def test_the_best_is_the_best_of_the_report(
 def test_the_work_is_that_of_the_report(home: Path, reports: dict[str, Report]) -> None:
     for name in ("alone (share=False)", "heavy"):
         done, reported = read(home, name).work(), reports[name].work
-        assert done.steps_asked == reported.steps_requested
+        assert done.steps_requested == reported.steps_requested
         assert done.steps_unique == reported.steps_unique
         assert done.steps_trained == reported.steps_trained
         assert done.worker_seconds == pytest.approx(reported.worker_seconds)

@@ -13,8 +13,8 @@ import pytest
 import hippotune as hippo
 from executors.noisy import Noisy
 from executors.rig import CONFIG
-from hippotune.engine.commands import RunLease, Segment
-from hippotune.engine.events import Event, LeaseFailed, LeaseFinished, WorkerNoted
+from hippotune.protocol.commands import RunLease, Segment
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerNoted
 from hippotune.executors.leases import Inbox, Runner
 from hippotune.executors.saver import SnapshotSaver
 from hippotune.notes import Notes

@@ -33,7 +33,7 @@ from hippotune import (
     SuccessiveHalving,
 )
 from hippotune.plan.plan import Plan, unique_steps
-from hippotune.runtime import checkpoint_folder
+from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
 from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session

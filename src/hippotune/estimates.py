@@ -21,10 +21,11 @@ from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.executors.simulation_times import SecondsPerStep
 from hippotune.plan.facts import Fact, NodeAdded, SpanRecorded
-from hippotune.runtime import Runtime
+from hippotune.protocol.events import MetricsRequired
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
+from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
 from hippotune.tuning import Tuning
 
@@ -164,11 +165,11 @@ def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: S
 
 async def _tune(runtime: Runtime, name: str, tuner: Tuner, share: bool) -> Cost:
     loop = runtime.loop
-    loop.engine.required |= {tuner.metric}
+    loop.handle(MetricsRequired(frozenset({tuner.metric})))
     await Tuning(loop, name, share).run(tuner)
     hours = loop.executor.now() / 3600
     await loop.quiet()
-    return Cost(loop.engine.trained, loop.engine.books.worker_seconds / 3600, hours)
+    return Cost(loop.engine.trained, loop.engine.worker_seconds / 3600, hours)
 
 
 # What is stored.

@@ -108,7 +108,7 @@ class TrialHistory:
 class WorkDone:
     """What a study asked for, and what was done for it, by its own tunings and by those of other studies."""
 
-    steps_asked: int
+    steps_requested: int
     steps_unique: int
     steps_trained: int
     worker_seconds: float
@@ -155,15 +155,15 @@ class History:
     def _trials(self, requests: Requests) -> list[TrialHistory]:
         ends = _ends(self.plan, self.spans)
         # Most trials have a node of their own, and from its start on they are there.
-        own = {(node.salt, node.config): node for node in self.plan.nodes}
+        own = {(node.isolation_key, node.config): node for node in self.plan.nodes}
         trials = []
         if self.share:
             requests = _merged(requests)
         for (number, config), steps in requests.items():
-            asked, salt = max(steps), "" if self.share else str(number)
-            node = own.get((salt, config))
+            asked, isolation_key = max(steps), "" if self.share else str(number)
+            node = own.get((isolation_key, config))
             if node is None or asked <= node.start:
-                node = self.plan.find(config, asked, salt)
+                node = self.plan.find(config, asked, isolation_key)
             failure = self.plan.failure_on_the_way(node, asked)
             error = None if failure is None else failure[1]
             trained = _trained(node, asked, ends)
@@ -179,7 +179,7 @@ class History:
         asks = self.asks()
         mine = spans_of(asks, self.spans)
         return WorkDone(
-            steps_asked=sum(step for _, step in asks),
+            steps_requested=sum(step for _, step in asks),
             steps_unique=unique_steps(asks),
             steps_trained=sum(span.last - span.first for span in mine if span.kind == "train"),
             worker_seconds=sum((span.ended - span.began) * span.width for span in mine),

@@ -25,13 +25,14 @@ from hippotune.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
-from hippotune.progress import Progress
+from hippotune.protocol.events import MetricsRequired
 from hippotune.report import Best, Report, Trace, Work, best_result, trial_reports
-from hippotune.runtime import Closed, Runtime, acquire, checkpoint_folder, release
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
+from hippotune.shell.progress import Progress
+from hippotune.shell.runtime import Closed, Runtime, acquire, checkpoint_folder, release
 from hippotune.sizes import parse_bytes
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
@@ -255,19 +256,20 @@ class Study:
 
     async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
         loop = runtime.loop
-        loop.engine.required |= {tuner.metric}
+        loop.handle(MetricsRequired(frozenset({tuner.metric})))
         began = loop.executor.now()
-        engine, books = loop.engine, loop.engine.books
-        trained, seconds, spans = engine.trained, books.worker_seconds, len(books.spans)
+        engine = loop.engine
+        trained, seconds = engine.trained, engine.worker_seconds
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
         tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
         progress.begin(tuning)
         lent = None if self.width is not None else tuner.width
-        with nullcontext() if lent is None else runtime.widened(lent):
-            await tuning.run(tuner)
-        best = best_result(tuning.results, tuner.metric, tuner.mode)
-        found = None if best is None else await self._best(best, runtime)
-        await loop.run_down()  # what still runs, to the end of its step, is part of the work
+        with loop.spans() as spans:
+            with nullcontext() if lent is None else runtime.widened(lent):
+                await tuning.run(tuner)
+            best = best_result(tuning.results, tuner.metric, tuner.mode)
+            found = None if best is None else await self._best(best, runtime)
+            await loop.run_down()  # what still runs, to the end of its step, is part of the work
         unique = unique_steps(tuning.asks())
         trained = engine.trained - trained
         work = Work(
@@ -275,13 +277,13 @@ class Study:
             steps_unique=unique,
             steps_trained=trained,
             steps_found=max(unique - trained, 0),
-            worker_seconds=books.worker_seconds - seconds,
+            worker_seconds=engine.worker_seconds - seconds,
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
         )
         trials = trial_reports(tuning.results, tuning.asked)
         recorded = partial(self._recorded, runtime.store)
-        trace = Trace(tuple(books.spans[spans:]), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
+        trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
         aim = (tuner.metric, tuner.mode)
         logged = partial(self._logged, runtime.store)
         return Report(self.name, *aim, trials, work, found, trace, logged, tuning.ended_by, tuning.cut)
@@ -329,7 +331,7 @@ class Study:
             if result.failed:
                 keeping.let_go()
                 raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
-            node = runtime.plan.find(who.config, step, keeping.salt(who)).holder(step)
+            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
                 assert result.metrics is not None
                 return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)

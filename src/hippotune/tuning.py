@@ -15,9 +15,13 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from hippotune.engine.commands import Answer
 from hippotune.engine.deadlines import Limit
-from hippotune.engine.events import (
+from hippotune.errors import InvalidInput
+from hippotune.limits import Limits
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.protocol.commands import Answer
+from hippotune.protocol.events import (
     BestChanged,
     ConfigsForeseen,
     DeadlineSet,
@@ -26,13 +30,9 @@ from hippotune.engine.events import (
     RequestWithdrawn,
     WorthChanged,
 )
-from hippotune.engine.loop import Loop
-from hippotune.errors import InvalidInput
-from hippotune.limits import Limits
-from hippotune.plan.facts import Position
-from hippotune.plan.node import Node
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
+from hippotune.shell.loop import Loop
 from hippotune.tuners.base import Mode, Result, Timing, Trial, TrialGroup, Tuner
 
 NO_LIMITS = Limits()
@@ -81,7 +81,7 @@ class Tuning:
         self._ranking = ranking
         self._limits = limits
         self._began = loop.executor.now()
-        self._spent = loop.engine.books.spent(study, self._began)
+        self._spent = loop.engine.spent(study, self._began)
         self.ended_by: Limit | None = None
         self.cut: frozenset[int] = frozenset()
         self._best: list[Result] = []
@@ -96,11 +96,10 @@ class Tuning:
         self._wakes: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
         self._over = False
-        loop.when_broken(self._broken)
 
     async def run(self, tuner: Tuner) -> None:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
-        self._loop.tuner_begins()
+        self._loop.tuner_begins(self._broken)
         if self._limits.any:
             self._set_limits()
             self._loop.when_resting(self._rest)
@@ -116,9 +115,9 @@ class Tuning:
             for trial in list(self._open):
                 self.withdraw(trial)
             if self._limits.any:
-                self._loop.forget(self._rest)
+                self._loop.forget_resting(self._rest)
                 self._loop.handle(DeadlineSet(self._study))
-            self._loop.tuner_ends()
+            self._loop.tuner_ends(self._broken)
             self._loop.has_begun(self._study)
 
     # Limits.
@@ -166,14 +165,14 @@ class Tuning:
         """The seconds that the budget lasts at least: as long as if all workers were busy."""
         if self._limits.worker_seconds is None:
             return math.inf
-        spent = self._loop.engine.books.spent(self._study, self._loop.executor.now()) - self._spent
+        spent = self._loop.engine.spent(self._study, self._loop.executor.now()) - self._spent
         return (self._limits.worker_seconds - spent) / max(self.workers, 1)
 
     def timing(self) -> Timing:
         """Return what the clock says."""
         engine, left = self._loop.engine, max(min(self.until_deadline, self.until_budget), 0.0)
         startup = engine.profile.startup
-        return Timing(self._loop.executor.now(), left, engine.profile.usual, startup, engine.choosing.widest)
+        return Timing(self._loop.executor.now(), left, engine.profile.usual, startup, engine.widest)
 
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""
@@ -183,11 +182,11 @@ class Tuning:
 
     def state(self, trial: Trial, step: int) -> Position | None:
         """Return the position of a trial's state at a step; None where nobody has asked for it."""
-        return self._position(trial.config, step, self.salt(trial))
+        return self._position(trial.config, step, self.isolation_key(trial))
 
-    def _position(self, config: Config, step: int, salt: str) -> Position | None:
+    def _position(self, config: Config, step: int, isolation_key: str) -> Position | None:
         try:
-            return self._loop.engine.plan.find(config, step, salt).position(step)
+            return self._loop.engine.plan.find(config, step, isolation_key).position(step)
         except LookupError:
             return None
 
@@ -202,11 +201,11 @@ class Tuning:
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
-        self._loop.tuner_begins()
+        self._loop.tuner_begins(self._broken)
         try:
             return await self.all(self.submit(group))
         finally:
-            self._loop.tuner_ends()
+            self._loop.tuner_ends(self._broken)
 
     def let_go(self) -> None:
         """The checkpoints that were kept are subject to the budget again."""
@@ -214,14 +213,17 @@ class Tuning:
             self._loop.handle(RequestWithdrawn(number))
         self._kept.clear()
 
-    def salt(self, trial: Trial) -> str:
+    def isolation_key(self, trial: Trial) -> str:
         """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
         return "" if self._share else str(trial.number)
 
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
         plan = self._loop.engine.plan
-        return [(plan.find(trial.config, step, self.salt(trial)), step) for trial, step in self.asked.items()]
+        return [
+            (plan.find(trial.config, step, self.isolation_key(trial)), step)
+            for trial, step in self.asked.items()
+        ]
 
     @property
     def open(self) -> int:
@@ -258,16 +260,18 @@ class Tuning:
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
             reports = self._reports(trial, step, group.every)
-            salt = self.salt(trial)
+            isolation_key = self.isolation_key(trial)
             requests.append(
-                Request(number, self._study, trial.number, trial.config, step, reports, salt, self._keep)
+                Request(
+                    number, self._study, trial.number, trial.config, step, reports, isolation_key, self._keep
+                )
             )
             trials.append(trial)
         if self._keep:
             self._kept += [request.id for request in requests]
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
-            node = self._loop.engine.plan.find(request.config, request.step, request.salt)
+            node = self._loop.engine.plan.find(request.config, request.step, request.isolation_key)
             self._open[trial] = node.position(request.step)
             self._awaited[self._open[trial]] += 1
         return trials
@@ -387,7 +391,7 @@ class Tuning:
         )[: ranking.keep_best]
         if result in ranked:
             self._best = ranked
-            best = tuple((each.trial.config, each.step, self.salt(each.trial)) for each in ranked)
+            best = tuple((each.trial.config, each.step, self.isolation_key(each.trial)) for each in ranked)
             self._loop.handle(BestChanged(self._study, best))
 
     def _broken(self, error: BaseException) -> None:

@@ -9,14 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
-from hippotune.engine.commands import RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import IllegalTransition
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import (
     BestChanged,
     ConfigsForeseen,
     Halted,
     LeaseFailed,
     LeaseFinished,
+    Progressed,
     RequestWithdrawn,
+    StepsMissed,
     WorkerJoined,
 )
 from hippotune.errors import IllegalTransition
@@ -121,15 +125,17 @@ def test_a_foreseen_branch_costs_nothing_when_it_is_asked_for_late() -> None:
 
 
 def test_an_update_that_comes_too_late_is_answered_and_made_good_from_a_checkpoint() -> None:
-    world = World(slots=2)
+    world = World(slots=2, delayed=True)
     world.submit((FLAT, 10))
     for _ in range(9):
         world.move(0)
-    engine_knows = world.engine.leases[0].at
-    world.engine.leases[0].at = 3  # the engine's word of the worker is an old one
+    while world.engine.leases[0].at < 3:  # what the engine has heard is old
+        world.deliver(0)
     world.submit((DROP_AT_4, 10))
-    assert engine_knows == 8
+    assert isinstance(world.commands[-1], UpdateLease)
+    assert 4 in world.commands[-1].saves
     world.run()
+    assert any(isinstance(event, StepsMissed) for event in world.heard)
     assert len(answered(world)) == 2
     for answer in world.answers:
         assert answer.metrics is not None
@@ -228,23 +234,44 @@ def test_halting_stops_leases_and_starts_nothing() -> None:
     assert 1 in world.engine.plan.nodes[0].checkpoints
 
 
-def test_an_illegal_transition_tells_the_story_of_the_lease() -> None:
+def test_an_illegal_transition_tells_the_history_of_the_lease() -> None:
+    world = World(slots=1)
+    world.submit((FLAT, 10), reports=(1,))
+    for _ in range(4):
+        world.move(0)
+    with pytest.raises(IllegalTransition) as backwards:
+        world.engine.handle(Progressed(0, 0, 1, 0.1), 8.0)
+    assert str(backwards.value).splitlines() == [
+        "Progressed(lease=0, step=0, steps=1, seconds=0.1) goes back: "
+        "lease 0 on worker 0 is running, at step 2: node 0 [0, 10)",
+        "  owes metrics at [10], saves at [10]",
+        "  2.000 given to worker 0",
+        "  3.000 started, loaded in 0.000 s",
+        "  5.000 metrics at 1",
+    ]
+
+
+def test_what_is_said_of_a_lease_that_is_over_tells_its_history() -> None:
     world = World(slots=1)
     world.submit((FLAT, 10))
     world.move(0)
     world.feed(LeaseFailed(0, 1, "Boom", "train"))
-    with pytest.raises(IllegalTransition, match="not known"):
-        world.engine.handle(LeaseFinished(0, 10), 0.0)
+    with pytest.raises(
+        IllegalTransition, match=r"(?s)lease 0 on worker 0 is over.*4\.000 failed in train at 1"
+    ):
+        world.engine.handle(LeaseFinished(0, 10), 5.0)
+    with pytest.raises(IllegalTransition, match="names lease 7, which there is not"):
+        world.engine.handle(LeaseFinished(7, 10), 5.0)
     with pytest.raises(IllegalTransition, match="joined twice"):
-        world.engine.handle(WorkerJoined(0), 0.0)
+        world.engine.handle(WorkerJoined(0), 5.0)
 
 
 def test_unshared_trials_are_trained_alone_and_go_on_from_their_own_checkpoints() -> None:
     world = World(slots=2)
-    for salt in ("0", "1"):
-        world.submit((FLAT, 5), salt=salt)
+    for isolation_key in ("0", "1"):
+        world.submit((FLAT, 5), isolation_key=isolation_key)
     world.run()
-    world.submit((FLAT, 8), salt="1")
+    world.submit((FLAT, 8), isolation_key="1")
     world.run()
     assert world.steps_trained == 5 + 5 + 3
 

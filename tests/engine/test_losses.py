@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.world import World, metrics_of, trained_alone
-from hippotune.engine.commands import Abort, RunLease
-from hippotune.engine.events import (
+from hippotune.plan.facts import Position
+from hippotune.protocol.commands import Abort, RunLease
+from hippotune.protocol.events import (
     CheckpointLost,
     GroupSubmitted,
     LeaseFinished,
@@ -14,7 +15,6 @@ from hippotune.engine.events import (
     Resumed,
     SaveFailed,
 )
-from hippotune.plan.facts import Position
 from hippotune.sequences import Config, MultiStep
 
 FLAT = Config({"lr": 0.1})
@@ -32,7 +32,7 @@ def test_a_save_that_fails_at_the_end_of_a_lease_is_not_waited_for() -> None:
     while not worker.writing:
         world.move(0)
     lease, step, _, _ = worker.writing.pop()
-    worker.lease = None
+    worker.run = None
     world.feed(SaveFailed(lease, step, "no room", disk_full=True))
     world.feed(LeaseFinished(lease, step))
     assert world.engine.leases == {}

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, logged_at, trained_alone
-from hippotune.engine.commands import Note, Record
-from hippotune.engine.events import WorkerNoted
+from hippotune.protocol.commands import Note, Record
+from hippotune.protocol.events import WorkerNoted
 from hippotune.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import CheckpointKept, MetricsRecorded, NumbersRecorded
 from hippotune.plan.plan import Plan

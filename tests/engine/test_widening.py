@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from engine.test_core import POOL, answered, config, leases, studies
 from engine.world import Worker, World, metrics_of, trained_alone
 from hippotune import Fluid
-from hippotune.engine.commands import UpdateLease
-from hippotune.engine.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
-from hippotune.engine.widening import Fits
+from hippotune.engine.width_allocator import Fits
 from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.commands import UpdateLease
+from hippotune.protocol.events import ConfigsForeseen, Halted, RequestWithdrawn, WorkerJoined, WorkerLost
 from hippotune.sequences import Config, MultiStep
 
 HALF = Fraction(1, 2)
@@ -140,7 +140,7 @@ def test_a_lease_is_stopped_to_go_on_wider_and_nothing_is_lost_or_trained_twice(
 
 def spans_of(world: World, trained: Config) -> list[Any]:
     node = world.engine.plan.find(trained, 1)
-    return [span for span in world.engine.books.spans if span.node == node.id and span.kind == "train"]
+    return [span for span in world.spans() if span.node == node.id and span.kind == "train"]
 
 
 def test_a_lease_stops_at_the_end_of_its_stage_if_that_is_near() -> None:
@@ -325,12 +325,12 @@ def test_worker_time_counts_all_slots_of_a_lease_once() -> None:
     world = World(slots=2, policy=Fluid())
     world.submit((LONG, 30))
     world.run()
-    spans = world.engine.books.spans
+    spans = world.spans()
     assert {span.kind for span in spans} == {"train", "help"}
     helped = [(span.lease, span.first, span.last) for span in spans if span.kind == "help"]
     assert helped == [(span.lease, span.first, span.last) for span in spans if span.width == 2]
     seconds = sum((span.ended - span.began) * span.width for span in spans)
-    assert world.engine.books.worker_seconds == pytest.approx(seconds)
+    assert world.engine.worker_seconds == pytest.approx(seconds)
 
 
 # Any interleaving.

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
-from hippotune.engine.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippotune.engine.core import Engine
-from hippotune.engine.events import (
+from hippotune.engine.validation import validate
+from hippotune.engine.width_allocator import Fits
+from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
+from hippotune.plan.plan import Plan
+from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
+from hippotune.protocol.events import (
     CheckpointDeleted,
     CheckpointSaved,
     Event,
@@ -28,14 +32,12 @@ from hippotune.engine.events import (
     NumbersLogged,
     Progressed,
     Request,
-    StepsMissed,
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.engine.validation import validate
-from hippotune.engine.widening import Fits
 from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps
 from hippotune.plan.plan import Plan
+from hippotune.protocol.lease_run import LeaseRun
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 
@@ -63,16 +65,15 @@ def logged_at(state: State) -> dict[str, float]:
 class Worker:
     number: int
     state: State = ()
-    lease: RunLease | None = None
-    started: bool = False
-    end: int = 0
-    saves: set[int] = field(default_factory=set)
-    evaluations: set[int] = field(default_factory=set)
+    run: LeaseRun | None = None
     update: UpdateLease | None = None
     writing: list[tuple[int, int, int, State]] = field(default_factory=list)
-    last: tuple[RunLease, int] | None = None
     outbox: deque[Event] = field(default_factory=deque)
     helps: int | None = None
+
+    @property
+    def lease(self) -> RunLease | None:
+        return None if self.run is None or self.run.over else self.run.lease
 
 
 class World:
@@ -98,6 +99,7 @@ class World:
         self.answers: list[Answer] = []
         self.aborts: list[str] = []
         self.commands: list[object] = []
+        self.heard: list[Event] = []
         self.steps_trained = 0
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
         self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
@@ -108,7 +110,6 @@ class World:
         self.tick = 1.0  # how much time passes between two events
         self.together: dict[int, tuple[int, ...]] = {}
         self._requests = 0
-        self._saved: list[tuple[int, int]] = []
         for number in self.workers:
             self.feed(WorkerJoined(number, number % slots))
 
@@ -116,7 +117,7 @@ class World:
         self,
         *asks: tuple[Config, int],
         reports: tuple[int, ...] = (),
-        salt: str = "",
+        isolation_key: str = "",
         study: str = "study",
         keep: bool = False,
     ) -> list[Request]:
@@ -124,12 +125,15 @@ class World:
         for config, step in asks:
             self._requests += 1
             inside = tuple(at for at in reports if at < step)
-            requests.append(Request(self._requests, study, self._requests, config, step, inside, salt, keep))
+            requests.append(
+                Request(self._requests, study, self._requests, config, step, inside, isolation_key, keep)
+            )
         self.feed(GroupSubmitted(tuple(requests)))
         return requests
 
     def feed(self, event: Event) -> None:
         self.now += self.tick
+        self.heard.append(event)
         if isinstance(event, LeaseFinished | LeaseFailed):
             self.together.pop(event.lease, None)
         for command in self.engine.handle(event, self.now):
@@ -143,15 +147,13 @@ class World:
                     self._check_slots()
                     if command.peers:
                         self.together[command.lease] = (command.worker, *command.peers)
-                    worker.lease, worker.started, worker.update = command, False, None
-                    worker.end = command.end
-                    worker.saves, worker.evaluations = set(command.saves), set(command.evaluations)
+                    worker.run, worker.update = LeaseRun(command), None
                 case UpdateLease():
                     worker = self.workers[command.worker]
-                    if worker.lease is not None and worker.lease.lease == command.lease:
+                    if worker.run is not None and worker.run.lease.lease == command.lease:
                         worker.update = command
-                    elif worker.last is not None and worker.last[0].lease == command.lease:
-                        self._answer_late(worker, command)
+                        if worker.run.over:
+                            self._take_update(worker, worker.run)
                 case Answer():
                     self.answers.append(command)
                 case Record(facts):
@@ -175,73 +177,69 @@ class World:
         """The engine hears the next thing that a worker said."""
         self.feed(self.workers[number].outbox.popleft())
 
-    def _answer_late(self, worker: Worker, update: UpdateLease) -> None:
-        """An update crossed the end of its lease: saves that it asks for will not come."""
-        assert worker.last is not None
-        lease, step = worker.last
-        missed = frozenset(at for at in update.saves if at <= step) - set(self._done(worker, lease))
-        if missed:
-            self.say(worker, StepsMissed(lease.lease, frozenset(), missed))
+    def _take_update(self, worker: Worker, run: LeaseRun) -> bool:
+        """A worker looks at its latest orders; return whether it had to say that they came too late."""
+        update, worker.update = worker.update, None
+        missed = None if update is None else run.update(update)
+        if missed is not None:
+            self.say(worker, missed)
+        return missed is not None
 
     # One move of one worker. Each returns whether there was anything to do.
 
     def move(self, number: int) -> bool:
         worker = self.workers[number]
-        lease = worker.lease
-        if lease is None:
+        lease, run = worker.lease, worker.run
+        if lease is None or run is None:
             return False
-        if not worker.started:
-            worker.started = True
-            if lease.warm:
-                assert len(worker.state) == lease.start
-            else:
-                worker.state = self.disk[lease.source.name] if lease.source else ()
-            assert worker.state == trained_alone(lease.config, lease.start), "wrong state to start from"
-            self.say(worker, LeaseStarted(lease.lease, 0.0))
+        if self._take_update(worker, run):
             return True
-        step = len(worker.state)
-        if worker.update is not None:
-            update, worker.update = worker.update, None
-            late = frozenset(at for at in update.evaluations if at < step)
-            unsaved = frozenset(at for at in update.saves if at < step) - set(self._done(worker, lease))
-            worker.end = update.end
-            worker.saves = {at for at in update.saves if at >= step} - set(self._done(worker, lease))
-            worker.evaluations = {at for at in update.evaluations if at >= step}
-            if late or unsaved:
-                self.say(worker, StepsMissed(lease.lease, late, unsaved))
-                return True
-        if step in worker.evaluations:
-            worker.evaluations.discard(step)
-            self.say(worker, MetricsReported(lease.lease, step, metrics_of(worker.state), 0.0))
-            return True
-        stopping = step >= worker.end
-        if step in worker.saves or (
-            stopping and step > lease.start and step not in self._done(worker, lease)
-        ):
-            worker.saves.discard(step)
-            worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
-            return True
-        if stopping:
-            self._end(worker, lease, step)
-            self.say(worker, LeaseFinished(lease.lease, step))
-            return True
+        step = run.at
+        match run.next():
+            case "start":
+                if not lease.warm:
+                    worker.state = self.disk[lease.source.name] if lease.source else ()
+                assert worker.state == trained_alone(lease.config, lease.start), "wrong state to start from"
+                self._done(worker, run, LeaseStarted(lease.lease, 0.0))
+            case "probe":
+                self._done(worker, run)
+                return self.move(number)
+            case "evaluate":
+                metrics = metrics_of(worker.state)
+                self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
+            case "save":
+                worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
+                self._done(worker, run)
+            case "finish":
+                self._free(lease)
+                self._done(worker, run, LeaseFinished(lease.lease, step))
+            case "train":
+                self._train(worker, run)
+        return True
+
+    def _done(self, worker: Worker, run: LeaseRun, event: Event | None = None) -> None:
+        run.done()
+        if event is not None:
+            self.say(worker, event)
+
+    def _train(self, worker: Worker, run: LeaseRun) -> None:
+        lease, step = run.lease, run.at
         no_memory = self.lacks_memory(lease, step)
         if no_memory or self.fails_at(lease.config, step):
-            self._end(worker, lease, step)
             worker.state = ()
-            self.say(worker, LeaseFailed(lease.lease, step + 1, "Boom", "train", out_of_memory=no_memory))
-            return True
+            self._free(lease)
+            failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", out_of_memory=no_memory)
+            self.say(worker, failure)
+            return
         worker.state = (*worker.state, lease.config.key(step))
         self.steps_trained += 1
         if numbers := logged_at(worker.state):
             columns = {name: (number,) for name, number in numbers.items()}
             self.say(worker, NumbersLogged(lease.lease, (step + 1,), columns))
         seconds = self.slower_together if lease.peers and self.slower_together else 1 / float(lease.width)
-        self.say(worker, Progressed(lease.lease, step + 1, 1, seconds))
-        return True
+        self._done(worker, run, Progressed(lease.lease, step + 1, 1, seconds))
 
-    def _end(self, worker: Worker, lease: RunLease, step: int) -> None:
-        worker.lease, worker.last = None, (lease, step)
+    def _free(self, lease: RunLease) -> None:
         for peer in lease.peers:
             self.workers[peer].helps, self.workers[peer].state = None, ()
 
@@ -254,10 +252,6 @@ class World:
                     taken[worker % self.slots] += min(lease.width, Fraction(1))
         assert max(taken.values()) <= 1, "a slot is overfull"
 
-    def _done(self, worker: Worker, lease: RunLease) -> list[int]:
-        saved = [step for number, step, _, _ in worker.writing if number == lease.lease]
-        return saved + [step for number, step in self._saved if number == lease.lease]
-
     def write(self, number: int) -> bool:
         worker = self.workers[number]
         if not worker.writing:
@@ -266,7 +260,6 @@ class World:
         name = f"{node}-{step}"
         self.disk[name] = state
         self.most_on_disk = max(self.most_on_disk, len(self.disk))
-        self._saved.append((lease, step))
         self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
         return True
 
@@ -287,6 +280,10 @@ class World:
         for each in lost:
             self.feed(WorkerLost(each, "killed"))
             self.feed(WorkerJoined(each, each % self.slots))
+
+    def spans(self) -> list[SpanRecorded]:
+        """Return the worker time that was recorded."""
+        return [fact for fact in self.facts if isinstance(fact, SpanRecorded)]
 
     def moves(self) -> list[Callable[[], object]]:
         """Return everything that could happen next."""

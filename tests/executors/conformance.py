@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from executors.rig import NEVER, Rig, logged_in
-from hippotune.engine.events import (
+from hippotune.executors import Executor
+from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
@@ -27,7 +28,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.executors import Executor
 from hippotune.sequences.custom import Function, Table
 from hippotune.store.files import CheckpointFiles
 

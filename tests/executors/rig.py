@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from executors.noisy import Noisy
-from hippotune.engine.commands import RunLease, Segment, UpdateLease
-from hippotune.engine.events import (
+from hippotune.protocol.commands import RunLease, Segment, UpdateLease
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseFailed,
@@ -27,6 +27,8 @@ from hippotune.engine.events import (
 )
 from hippotune.executors import Executor, Job
 from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.commands import RunLease, Segment, UpdateLease
+from hippotune.protocol.events import CheckpointSaved, Event, LeaseFailed, LeaseFinished, MetricsReported
 from hippotune.sequences.config import Config
 
 SECONDS = 300.0  # nothing takes so long unless it is broken

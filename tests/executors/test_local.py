@@ -19,7 +19,9 @@ import pytest
 from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.rig import NEVER, SECONDS, Rig
-from hippotune.engine.events import (
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors import Job, Local
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseFinished,
@@ -27,8 +29,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import HippoError, InvalidInput
-from hippotune.executors import Job, Local
 
 MakeRig = Callable[..., Rig]
 

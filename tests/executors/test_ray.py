@@ -22,7 +22,12 @@ from executors.noisy import Noisy
 from executors.ray_nodes import Nodes, is_on
 from executors.rig import CONFIG, SECONDS, Rig
 from hippotune import Ray, Study, TrainerError
-from hippotune.engine.events import (
+from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.executors import Job, ray_crew, ray_network, ray_slot
+from hippotune.executors.line import Line
+from hippotune.executors.ray_cluster import SlotResources
+from hippotune.executors.ray_network import Address
+from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
@@ -30,11 +35,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import HippoError, InvalidInput, MissingExtra
-from hippotune.executors import Job, ray_crew, ray_network, ray_slot
-from hippotune.executors.line import Line
-from hippotune.executors.ray_cluster import SlotResources
-from hippotune.executors.ray_network import Address
 
 MakeRig = Callable[..., Rig]
 

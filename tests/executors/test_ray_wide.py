@@ -9,7 +9,7 @@ import pytest
 from executors.ray_nodes import Nodes
 from executors.rig import Rig
 from hippotune import Ray
-from hippotune.engine.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
+from hippotune.protocol.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
 from trainers.width_samples import Together
 
 CONFIG = {"model": "convolutions", "optimizer": "sgd", "bs": 8, "fault": "none", "pieces": 1}

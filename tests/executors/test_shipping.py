@@ -17,9 +17,9 @@ import pytest
 
 from executors.noisy import Noisy
 from executors.rig import SECONDS, Rig
-from hippotune.engine.events import LeaseFailed, WorkerJoined
 from hippotune.errors import TrainerError
 from hippotune.executors import Local
+from hippotune.protocol.events import LeaseFailed, WorkerJoined
 
 # A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
 MODULE = """
@@ -55,7 +55,7 @@ print("the script runs")
 import sys
 from pathlib import Path
 from executors.rig import Rig
-from hippotune.engine.events import WorkerJoined
+from hippotune.protocol.events import WorkerJoined
 from hippotune.executors import Local
 
 {module}

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from executors.conformance import LeaseConformance
 from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
-from hippotune.engine.events import (
+from hippotune.errors import InvalidInput, TrainerError
+from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulation_metrics import MadeUp, Recorded
+from hippotune.executors.simulation_times import ScalingCurve, StepTimes
+from hippotune.plan.facts import Position
+from hippotune.plan.plan import Plan, unique_steps
+from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFinished,
     LeaseStarted,
@@ -23,12 +29,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import InvalidInput, TrainerError
-from hippotune.executors.simulated import Simulated
-from hippotune.executors.simulation_metrics import MadeUp, Recorded
-from hippotune.executors.simulation_times import ScalingCurve, StepTimes
-from hippotune.plan.facts import Position
-from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.sequences.custom import Function
 from hippotune.spaces.space import Grid
@@ -362,7 +362,7 @@ def test_a_table_is_found_by_values_however_configs_are_written() -> None:
 def test_a_record_can_be_a_plan_of_trials_that_were_kept_apart() -> None:
     plan = Plan()
     for number, (config, score) in enumerate([(A, 0.1), (B, 0.2)]):
-        node, _ = plan.place(config, 10, salt=str(number))
+        node, _ = plan.place(config, 10, isolation_key=str(number))
         plan.measure(Position(node.id, 10), {"score": score})
     recorded = Recorded(plan)
     assert [recorded(config, 10)["score"] for config in (A, B)] == [0.1, 0.2]

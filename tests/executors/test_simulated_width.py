@@ -11,8 +11,11 @@ import pytest
 
 from executors.virtual import Asks, Outcome, tune
 from hippotune import Fluid, Trainer
-from hippotune.engine.commands import RunLease, Segment
-from hippotune.engine.events import (
+from hippotune.errors import IllegalTransition
+from hippotune.executors.base import Job
+from hippotune.executors.simulated import Simulated
+from hippotune.protocol.commands import RunLease, Segment
+from hippotune.protocol.events import (
     Event,
     LeaseFinished,
     LeaseStarted,
@@ -21,9 +24,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import IllegalTransition
-from hippotune.executors.base import Job
-from hippotune.executors.simulated import Simulated
 from hippotune.sequences import Config, MultiStep
 
 RESNET = {1: 1, 2: 1.870, 4: 3.421, 8: 5.598}

@@ -14,8 +14,13 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from hippotune.engine.commands import RunLease, Segment, UpdateLease
-from hippotune.engine.events import (
+from hippotune.executors import Job
+from hippotune.executors.process import WorkerProcess
+from hippotune.executors.shipping import encode, pack
+from hippotune.executors.wide import Part
+from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.commands import RunLease, Segment, UpdateLease
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseFailed,
@@ -25,11 +30,6 @@ from hippotune.engine.events import (
     Progressed,
     WorkerJoined,
 )
-from hippotune.executors import Job
-from hippotune.executors.process import WorkerProcess
-from hippotune.executors.shipping import encode, pack
-from hippotune.executors.wide import Part
-from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
 from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session

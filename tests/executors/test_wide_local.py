@@ -11,9 +11,9 @@ import pytest
 import hippotune as hippo
 from executors.smooth import Smooth
 from hippotune import Config, Fluid, MultiStep, Study, TrialGroup
-from hippotune.engine.events import Event
 from hippotune.executors.base import Emit, Job
 from hippotune.plan.facts import SpanRecorded
+from hippotune.protocol.events import Event
 from hippotune.trainers.session import Session
 
 CLOSE = 1e-5

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hippotune.engine.commands import Command
 from hippotune.engine.core import Engine
-from hippotune.engine.events import Event
-from hippotune.engine.loop import Loop
 from hippotune.engine.validation import validate
 from hippotune.executors.base import Job
 from hippotune.executors.simulated import Simulated
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.runtime import ImmediateWriter
+from hippotune.protocol.commands import Command
+from hippotune.protocol.events import Event, MetricsRequired
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
+from hippotune.shell.loop import Loop
+from hippotune.shell.runtime import ImmediateWriter
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner
 from hippotune.tuning import Tuning
@@ -81,16 +81,14 @@ async def _tune(
 ) -> Outcome:
     store = MemoryStore()
     engine = Watched(Plan(), width)
-    engine.required = frozenset(tuner.metric for tuner in tuners)
     loop = Loop(engine, executor, ImmediateWriter(store))
     packing = 1 if width is None else width.packing
     await executor.start(Job(object, packing=packing), loop.emit)
+    loop.handle(MetricsRequired(frozenset(tuner.metric for tuner in tuners)))
     tunings = [Tuning(loop, f"study {place}", share) for place in range(len(tuners))]
     await asyncio.gather(*[tuning.run(tuner) for tuning, tuner in zip(tunings, tuners, strict=True)])
     seconds = executor.now()
     await loop.quiet()
     await executor.close()
     results = [result for tuning in tunings for result in tuning.results]
-    return Outcome(
-        results, engine.trained, engine.books.worker_seconds, seconds, engine.heard, list(store.spans())
-    )
+    return Outcome(results, engine.trained, engine.worker_seconds, seconds, engine.heard, list(store.spans()))

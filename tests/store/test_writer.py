@@ -12,9 +12,9 @@ import pytest
 from hippotune.errors import StoreError
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, MetricsRecorded, Position
+from hippotune.shell.writer import Writer
 from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
-from hippotune.store.writer import Writer
 
 KEY = PlanKey("Digits", "version:1", "{}", 0)
 

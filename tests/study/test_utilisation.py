@@ -67,8 +67,8 @@ def test_what_is_shown_on_the_way_counts_every_worker_of_a_wide_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[Snapshot] = []
-    from hippotune.engine.loop import Loop
-    from hippotune.progress import Progress
+    from hippotune.shell.loop import Loop
+    from hippotune.shell.progress import Progress
 
     began: list[Progress] = []
     begin, handle = Progress.begin, Loop.handle

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hippotune import Config, InvalidInput, Piecewise, Simulated, Study
-from hippotune.engine.widening import growth_pays
+from hippotune.engine.width_allocator import growth_pays
 from hippotune.scheduling.allocation import Allocation, allocate
 from hippotune.scheduling.policy import Contender
 from hippotune.scheduling.width import WAITS, ladder

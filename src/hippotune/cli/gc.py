@@ -112,7 +112,7 @@ class Cleaning:
             yield info.key.digest, info.key.trainer, names, f"{holds.results:,}", size, moment(used)
 
     def _remove_plan(self, key: PlanKey) -> str:
-        from hippotune.runtime import checkpoint_folder
+        from hippotune.shell.runtime import checkpoint_folder
         from hippotune.store.lock import PlanInUse
 
         folder = checkpoint_folder(self._home, key)
@@ -136,7 +136,7 @@ class Cleaning:
     # Files.
 
     def _remove_strays(self, key: PlanKey) -> Iterator[str]:
-        from hippotune.runtime import checkpoint_folder
+        from hippotune.shell.runtime import checkpoint_folder
         from hippotune.store.files import CheckpointFiles
         from hippotune.store.lock import PlanInUse
 

@@ -144,8 +144,8 @@ class Page:
         told = ((states.count(state), state) for state in ("done", "unfinished", "failed"))
         yield ""
         yield figure("trials", len(states), ", ".join(f"{count:,} {state}" for count, state in told if count))
-        yield figure("steps asked", work.steps_asked)
-        rate = f"merge rate {work.steps_asked / work.steps_unique:.2f}" if work.steps_unique else ""
+        yield figure("steps asked", work.steps_requested)
+        rate = f"merge rate {work.steps_requested / work.steps_unique:.2f}" if work.steps_unique else ""
         yield figure("unique steps", work.steps_unique, rate)
         yield figure("steps trained", work.steps_trained, f"in {work.worker_seconds:,.1f} worker-seconds")
         kept = sum(len(node.checkpoints) for node in history.plan.nodes)

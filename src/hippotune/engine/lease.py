@@ -1,54 +1,58 @@
-"""A lease as the engine sees it: a path on its way, what it still owes, and its story.
-
-running ──────────▶ saving ──────────▶ (forgotten)
-│  finished, failed   all saves are in
-└── lost with its worker: everything owed is owed by nobody
-"""
+"""A lease as the engine sees it: a path on its way, what it still owes, and its history."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from hippotune.engine.commands import Segment
-from hippotune.engine.numbers import HeldNumbers
+from hippotune.engine.held_numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
+from hippotune.protocol.commands import Segment
+
+# How many lines of a lease's history are kept.
+_NOTES = 30
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """Promises of one worker: to evaluate at `evaluations` and to save at `saves`, and then to be at `end`.
+    """A path on one or more workers: it evaluates at `evaluations`, saves at `saves` and stops at `end`.
 
-    `study` is the one whose turn it was; others may be served on the way. `settled` are the steps whose
-    saves are over, well or not. `peers` train it together with `worker`. `seen` is when it was last heard to
-    be at `at`. One that is `stopping` takes on nothing more: it is to go on at another width, and has a
-    `claim` to so many slots. `taken` are the steps along each node, and the seconds that they took; `logged`
-    is what it has logged and is not recorded yet.
+    What it promises belongs to `Promises`: here it is only looked at. `study` is the one whose turn it was;
+    others may be served on the way. `settled` are the steps whose saves are over, well or not. `peers` train
+    it together with `worker`. It was heard to be at `at` at the time `updated_at`. One that is `stopping`
+    takes on nothing more: it is to go on at another width, and has a `claim` to that many slots. `taken` are
+    the steps along each node, and the seconds that they took; `logged` is what it has logged and is not
+    recorded yet.
     """
 
     id: int
     study: str
     worker: int
-    way: tuple[tuple[Node, int, int], ...]
+    path: tuple[tuple[Node, int, int], ...]
     end: int
     began: float
     at: int
     width: Fraction = Fraction(1)
     peers: tuple[int, ...] = ()
-    seen: float = 0.0
+    updated_at: float = 0.0
     loads: bool = False
     stopping: bool = False
     claim: Fraction = Fraction(0)
-    saves: set[int] = field(default_factory=set)
-    evaluations: set[int] = field(default_factory=set)
+    saves: Set[int] = frozenset()
+    evaluations: Set[int] = frozenset()
     settled: set[int] = field(default_factory=set)
     taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
-    state: Literal["running", "saving"] = "running"
-    told: tuple[int, frozenset[int], frozenset[int]] | None = None
-    story: list[str] = field(default_factory=list)
-    logged: HeldNumbers = field(default_factory=HeldNumbers)
+    state: Literal["running", "saving", "over"] = "running"
+    last_sent: tuple[int, frozenset[int], frozenset[int]] | None = None
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTES))
+    logged: HeldNumbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.logged = HeldNumbers(self.began)
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -56,41 +60,48 @@ class Lease:
         return (self.worker, *self.peers)
 
     @property
+    def origin(self) -> tuple[Node, int]:
+        """The node and the step that the lease starts from."""
+        return self.path[0][:2]
+
+    @property
     def start(self) -> int:
         """The step count that the lease starts from."""
-        return self.way[0][1]
+        return self.path[0][1]
 
     @property
     def goal(self) -> int:
         """The step that it is on its way to, even if it stops on the way to go on at another width."""
-        return self.way[-1][2] if self.stopping else self.end
+        return self.path[-1][2] if self.stopping else self.end
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The way as plain values."""
-        return tuple(Segment(node.id, start, end) for node, start, end in self.way)
+        """The path as plain values."""
+        return tuple(Segment(node.id, start, end) for node, start, end in self.path)
 
     def node_at(self, step: int) -> Node:
         """Return the node that the state after `step` steps belongs to."""
-        for node, start, end in self.way:
+        for node, start, end in self.path:
             if start < step <= end:
                 return node
-        return self.way[0][0].holder(step) if step <= self.start else self.way[-1][0]
+        return self.path[0][0].holder(step) if step <= self.start else self.path[-1][0]
 
     def position(self, step: int) -> Position:
-        """Return the position after `step` steps on this way."""
+        """Return the position after `step` steps on this path."""
         return Position(self.node_at(step).id, step)
 
     def covers(self, node: Node, step: int) -> bool:
-        """Whether the way passes `step` of `node`, ahead of where the worker is known to be."""
-        return self.at < step and any(along is node and start < step <= end for along, start, end in self.way)
+        """Whether the path passes `step` of `node`, ahead of where the worker is known to be."""
+        return self.at < step and any(
+            along is node and start < step <= end for along, start, end in self.path
+        )
 
     def spans(self, now: float) -> list[SpanRecorded]:
         """Return the worker's time on the lease, shared out over the nodes by the steps trained on each."""
         spans: list[SpanRecorded] = []
         elapsed, trained = now - self.began, self.at - self.start
         began = self.began
-        for node, start, end in self.way:
+        for node, start, end in self.path:
             last = min(end, self.at)
             if last <= start and trained:
                 break
@@ -115,14 +126,14 @@ class Lease:
         return seconds * steps / trained if trained and steps else None
 
     def note(self, now: float, text: str) -> None:
-        """Add a line to the story."""
-        self.story.append(f"{now:.3f} {text}")
+        """Add a line to the history."""
+        self.notes.append(f"{now:.3f} {text}")
 
-    def tale(self) -> str:
-        """Return the story for an error message."""
-        way = " → ".join(f"node {node.id} [{start}, {end})" for node, start, end in self.way)
-        lines = "\n".join(f"  {line}" for line in self.story[-30:])
+    def history(self) -> str:
+        """Return what the lease is and what happened to it, for an error message."""
+        path = " → ".join(f"node {node.id} [{start}, {end})" for node, start, end in self.path)
+        lines = "\n".join(f"  {line}" for line in self.notes)
         return (
-            f"lease {self.id} on worker {self.worker}, {self.state}, at step {self.at}: {way}\n"
+            f"lease {self.id} on worker {self.worker} is {self.state}, at step {self.at}: {path}\n"
             f"  owes metrics at {sorted(self.evaluations)}, saves at {sorted(self.saves)}\n{lines}"
         )

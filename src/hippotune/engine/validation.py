@@ -1,14 +1,20 @@
 """What always holds between two events, as a check for tests and for debugging.
 
-* Every metric that an open request misses is wanted in the frontier, and by nobody else.
-* A promise (to evaluate, to save) names a lease that is known and that owes it.
-* A worker has at most one running lease, and a lease that runs has its workers.
+* A request waits for exactly the steps that it misses: for metrics in the frontier, or for a checkpoint that
+  a lease has promised. Nothing else is wanted.
+* Every promise is listed by lease and by place, and made by a lease that there is. A lease that is only being
+  saved promises saves, and nothing else.
+* A lease that runs has its workers, which are on nothing else, and is listed on the nodes of its path; every
+  busy worker is on such a lease, or on one that is broken. No slot is given out more than once.
 * Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
   time, or keeps the slot for a lease that stops to go on wider.
-* What the frontier would start next is what a frontier made afresh from the plan and the leases would.
+* What the frontier would start next is what a frontier made afresh from the plan and the promises would.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
 
 from hippotune.engine.core import Engine
 from hippotune.errors import IllegalTransition
@@ -16,44 +22,118 @@ from hippotune.plan.facts import Position
 
 
 def validate(engine: Engine) -> None:
-    """Raise `IllegalTransition`, with the story of the lease concerned, where something does not hold."""
-    for number, request in engine.requests.items():
+    """Raise `IllegalTransition`, with the history of the lease concerned, where something does not hold."""
+    for check in (_requests, _promises, _leases, _workers, _work):
+        for fault in check(engine):
+            raise IllegalTransition(fault)
+
+
+def _requests(engine: Engine) -> Iterator[str]:
+    state = engine.state
+    waiting = state.promises.waiting_for_save
+    for number, request in state.requests.items():
+        if not request.missing:
+            yield f"request {number} misses nothing and is not answered"
         for step, node in request.missing.items():
-            want = engine.frontier.wants.get(node, {}).get(step)
-            kept_for = engine.keepers.get(Position(node.id, step), ())
-            if (want is None or number not in want.requests) and number not in kept_for:
-                raise IllegalTransition(f"request {number} misses step {step} of {node}, and nobody knows")
-    for node, wants in engine.frontier.wants.items():
+            want = state.frontier.wants.get(node, {}).get(step)
+            for_metrics = want is not None and number in want.requests
+            for_save = number in waiting.get(Position(node.id, step), {})
+            if for_metrics == for_save:
+                yield f"request {number} misses step {step} of {node} and waits for it {2 * for_save} times"
+    for node, wants in state.frontier.wants.items():
         for step, want in wants.items():
-            if want.lease is not None and step not in engine.leases[want.lease].evaluations:
-                raise IllegalTransition(
-                    f"step {step} of {node} is owed by {engine.leases[want.lease].tale()}"
-                )
+            if not want.requests:
+                yield f"step {step} of {node} is wanted by no request"
             for number in want.requests:
-                if step not in engine.requests[number].missing:
-                    raise IllegalTransition(
-                        f"step {step} of {node} is wanted by request {number}, had already"
-                    )
-    for node, coming in engine.frontier.coming.items():
-        for step, number in coming.items():
-            if step not in engine.leases[number].saves:
-                raise IllegalTransition(
-                    f"a save at {step} of {node} is owed by {engine.leases[number].tale()}"
-                )
-    for worker, number in engine.workers.busy.items():
-        if worker in engine.broken.get(number, ()):
+                if number not in state.requests or state.requests[number].missing.get(step) is not node:
+                    yield f"step {step} of {node} is wanted by request {number}, which does not miss it"
+    for position, numbers in waiting.items():
+        node = state.plan[position.node]
+        if not numbers or not state.promises.is_saved(node, position.step):
+            yield f"requests {list(numbers)} wait for a save at {position}, which no lease has promised"
+        for number in numbers:
+            if number not in state.requests or position.step not in state.requests[number].missing:
+                yield f"request {number} waits for a save at {position}, which it does not miss"
+    for number in state.worths:
+        if number not in state.requests:
+            yield f"request {number} is worth something and is not open"
+
+
+def _promises(engine: Engine) -> Iterator[str]:
+    promises = engine.state.promises
+    for kind, ledger in (("metrics", promises.evaluations), ("a save", promises.saves)):
+        by_lease = {(lease, lease.node_at(step), step) for lease, step in ledger.items()}
+        by_place = {
+            (lease, node, step)
+            for node, steps in ledger.places.items()
+            for step, leases in steps.items()
+            for lease in leases
+        }
+        for lease, node, step in by_lease ^ by_place:
+            yield f"{kind} at step {step} of {node} is promised on one side only: {lease.history()}"
+        if ledger.count != len(by_lease):
+            yield f"{ledger.count} promises of {kind} are counted where there are {len(by_lease)}"
+        for lease, _, step in by_lease:
+            if engine.leases.get(lease.id) is not lease:
+                yield f"{kind} at step {step} is promised by a lease that is over: {lease.history()}"
+    for lease in engine.leases.values():
+        ours = (lease.evaluations, lease.saves)
+        if ours[0] is not promises.evaluations.of(lease) or ours[1] is not promises.saves.of(lease):
+            yield f"promises are kept beside their owner: {lease.history()}"
+        if lease.state == "saving" and (lease.evaluations or not lease.saves):
+            yield f"a lease without a worker promises metrics, or nothing at all: {lease.history()}"
+
+
+def _leases(engine: Engine) -> Iterator[str]:
+    state = engine.state
+    running = {lease for lease in engine.leases.values() if lease.state == "running"}
+    listed = {(node, lease) for node, leases in state.leases.on_nodes() for lease in leases}
+    led_along = {(node, lease) for lease in running for node, _, _ in lease.path}
+    for node, lease in listed ^ led_along:
+        yield f"a lease is listed on {node} or leads along it, but not both: {lease.history()}"
+    for number, lease in engine.leases.items():
+        if number != lease.id or lease.state == "over":
+            yield f"a lease is not what it is listed as: {lease.history()}"
+    for lease in running:
+        for worker in lease.workers:
+            if engine.workers.busy.get(worker) != lease.id:
+                yield f"a lease runs without its worker {worker}: {lease.history()}"
+
+
+def _workers(engine: Engine) -> Iterator[str]:
+    workers, broken = engine.workers, engine.worker_events.broken
+    for worker, number in workers.busy.items():
+        if number in broken:
+            if worker not in broken[number].busy:
+                yield f"worker {worker} is busy with lease {number}, which is broken and was not its own"
             continue
-        if worker not in engine.leases[number].workers or engine.leases[number].state != "running":
-            raise IllegalTransition(f"worker {worker} is busy with {engine.leases[number].tale()}")
-    stopped = engine.halted or engine.paused or bool(engine.choosing.deadlines) or not engine.has_room()
+        lease = engine.leases.get(number)
+        if lease is None or worker not in lease.workers or lease.state != "running":
+            history = "which there is not" if lease is None else lease.history()
+            yield f"worker {worker} is busy with lease {number}: {history}"
+    for number, lost in broken.items():
+        if any(workers.busy.get(worker) != number for worker in lost.busy):
+            yield f"lease {number} is broken and has workers {sorted(lost.busy)}, which are not busy with it"
+    taken: dict[int, Fraction] = {}
+    for slot, worker, part in workers.taken():
+        taken[slot] = taken.get(slot, Fraction(0)) + part
+        if worker not in workers.busy or taken[slot] > 1:
+            yield f"worker {worker} has {part} of slot {slot}, of which {taken[slot]} is taken"
+    if both := workers.idle.keys() & workers.busy.keys():
+        yield f"workers {sorted(both)} are idle and busy"
+
+
+def _work(engine: Engine) -> Iterator[str]:
+    state = engine.state
+    stopped = state.halted or state.paused or bool(state.deadlines) or not engine.checkpoints.has_room()
     for worker, position in engine.workers.unsaved():
-        held = engine.frontier.held(engine.plan[position.node], position.step)
-        if held is not None and not stopped and engine.choosing.widening is None:
-            raise IllegalTransition(f"worker {worker} is idle while it can go on from {position}")
-    afresh = engine.frontier.rebuilt()
+        held = state.frontier.held(state.plan[position.node], position.step)
+        if held is not None and not stopped and state.allocator is None:
+            yield f"worker {worker} is idle while it can go on from {position}"
+    afresh = state.frontier.rebuilt()
+    kept_free = any(lease.claim for lease in engine.leases.values())
     for study in afresh.studies():
-        if engine.frontier.best(study) != afresh.best(study):
-            raise IllegalTransition(f"the frontier of {study!r} does not follow from the plan and the leases")
-        kept_free = any(lease.claim for lease in engine.leases.values())
+        if state.frontier.best(study) != afresh.best(study):
+            yield f"the frontier of {study!r} does not follow from the plan and the promises"
         if engine.workers.free and not (stopped or kept_free) and afresh.best(study) is not None:
-            raise IllegalTransition(f"a worker is idle while something of {study!r} can start")
+            yield f"a worker is idle while something of {study!r} can start"

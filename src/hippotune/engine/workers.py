@@ -1,176 +1,96 @@
-"""The workers as the engine sees them: which are idle, on which slots, and which state each holds in memory.
-
-A worker is a process that trains one lease at a time; a slot is the device, or the share of the machine, that
-it trains on. There is one worker for each slot, or several, where leases are packed: then they take the slot
-together, each on a part of it, or one of them takes it whole while the others of that slot rest.
-"""
+"""Workers come and go, and what becomes of the leases that they were on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
+from dataclasses import dataclass
 
-from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import Position
+from hippotune.engine.lease import Lease
+from hippotune.engine.leases import Leases
+from hippotune.engine.requests import Requests
+from hippotune.engine.state import State
+from hippotune.protocol.commands import Note
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost, WorkerNoted
+
+# A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
+MOST_LOSSES = 3
+
+
+@dataclass(slots=True)
+class BrokenLease:
+    """A lease that has lost one of its workers: the others, still `busy` with it, are to be lost too.
+
+    What its `leader` still says of it counts for nothing; None where the leader is lost.
+    """
+
+    leader: int | None
+    busy: set[int]
 
 
 class Workers:
-    """Workers that are up. An idle one may hold a state: work that starts there needs no loading."""
+    """Handles the events of workers. `broken` are leases with several workers that have lost one."""
 
-    def __init__(self, packing: int = 1) -> None:
-        self.idle: dict[int, None] = {}
-        self.busy: dict[int, int] = {}
-        self._packing = packing
-        self._slot: dict[int, int] = {}
-        self._seats: dict[int, dict[int, None]] = {}
-        self._taken: dict[int, dict[int, Fraction]] = {}
-        self._free: dict[int, None] = {}
-        self._partly: dict[int, None] = {}
-        self._holds: dict[int, Position] = {}
-        self._holder: dict[Position, int] = {}
-        self._unsaved: dict[int, None] = {}
-        self._stirred: dict[int, None] = {}
+    def __init__(self, state: State, leases: Leases, requests: Requests) -> None:
+        self._state = state
+        self._leases = leases
+        self._requests = requests
+        self.broken: dict[int, BrokenLease] = {}
 
-    def join(self, worker: int, slot: int) -> None:
-        """A worker is up on a slot and holds nothing."""
-        if worker in self._slot:
-            raise IllegalTransition(f"worker {worker} joined twice without being lost in between")
-        self._slot[worker] = slot
-        self._seats.setdefault(slot, {})[worker] = None
-        self.idle[worker] = None
-        self._look(slot)
+    def worker_joined(self, event: WorkerJoined) -> None:
+        """A worker is up."""
+        self._state.workers.join(event.worker, event.worker if event.slot is None else event.slot)
 
-    def leave(self, worker: int) -> None:
-        """A worker is gone."""
-        self._let_go(worker)
-        self.idle.pop(worker, None)
-        self.busy.pop(worker, None)
-        slot = self._slot.pop(worker, None)
-        if slot is not None:
-            del self._seats[slot][worker]
-            self._taken.get(slot, {}).pop(worker, None)
-            if not self._seats[slot]:
-                del self._seats[slot]
-            self._look(slot)
+    def worker_noted(self, event: WorkerNoted) -> None:
+        """A worker has something to say to a person."""
+        self._state.commands.append(Note(event.text))
 
-    def take(self, worker: int, lease: int, width: Fraction) -> None:
-        """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
-        self._let_go(worker)
-        del self.idle[worker]
-        self.busy[worker] = lease
-        slot = self._slot[worker]
-        self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
-        self._look(slot)
+    def worker_lost(self, event: WorkerLost) -> None:
+        """A worker is gone: nothing more comes of what it ran, nor of what it was saving."""
+        state = self._state
+        state.workers.leave(event.worker)
+        for number, broken in list(self.broken.items()):
+            broken.busy.discard(event.worker)
+            if broken.leader == event.worker:
+                broken.leader = None
+            if broken.leader is None and not broken.busy:
+                del self.broken[number]
+        for lease in [each for each in state.leases.by_number.values() if event.worker in each.workers]:
+            lease.note(state.now, f"worker {event.worker} lost: {event.reason}")
+            if lease.state == "running":
+                self._lose(lease, event)
+            elif event.worker == lease.worker:  # otherwise its saves are its leader's business
+                state.promises.release(lease, keep_saves_until=None)
+                state.leases.forget_if_done(lease)
 
-    def finish(self, worker: int, holds: Position | None, saved: bool) -> None:
-        """A worker is idle again; `saved` says whether the state that it holds is in a checkpoint too."""
-        del self.busy[worker]
-        self.idle[worker] = None
-        slot = self._slot[worker]
-        del self._taken[slot][worker]
-        self._look(slot)
-        if holds is not None:
-            self._holds[worker] = holds
-            self._holder[holds] = worker
-            if not saved:
-                self._unsaved[worker] = self._stirred[worker] = None
+    def _lose(self, lease: Lease, event: WorkerLost) -> None:
+        """A running lease has lost a worker."""
+        state = self._state
+        if others := {worker for worker in lease.workers if worker != event.worker}:
+            leader = None if event.worker == lease.worker else lease.worker
+            self.broken[lease.id] = BrokenLease(leader, others)
+        state.facts += state.leases.record(lease, state.now)
+        state.leases.release(lease, keep_saves_until=None)
+        self._leases.keep_apart(lease)
+        self._count_loss(lease, event.reason)
 
-    def _look(self, slot: int) -> None:
-        """See what can be had of a slot: all of it, a part of it, or nothing."""
-        self._free.pop(slot, None)
-        self._partly.pop(slot, None)
-        taken = self._taken.get(slot, {})
-        if not taken:
-            self._taken.pop(slot, None)
-            if slot in self._seats:
-                self._free[slot] = None
-        elif sum(taken.values()) < 1 and any(worker in self.idle for worker in self._seats.get(slot, ())):
-            self._partly[slot] = None
+    def is_broken(self, event: Event) -> bool:
+        """Whether an event is about a broken lease. Its end frees the workers that it has left."""
+        number: int | None = getattr(event, "lease", None)
+        if number is None or number not in self.broken:
+            return False
+        if isinstance(event, LeaseFinished | LeaseFailed):  # the loss crossed its end
+            for worker in self.broken[number].busy:
+                self._state.workers.finish(worker, None, saved=True)
+            self.broken[number].busy.clear()
+        return True
 
-    @property
-    def slots(self) -> int:
-        """The number of slots with a worker on them."""
-        return len(self._seats)
-
-    @property
-    def free(self) -> int:
-        """The number of slots that nobody works on."""
-        return len(self._free)
-
-    @property
-    def places(self) -> int:
-        """The number of slots that have room for another lease, if only for a packed one."""
-        return len(self._free) + len(self._partly)
-
-    def has_whole(self, worker: int) -> bool:
-        """Whether an idle worker could have its slot to itself."""
-        return self._slot[worker] in self._free
-
-    def has_place(self, worker: int) -> bool:
-        """Whether an idle worker could work on its slot, or on a part of it."""
-        slot = self._slot[worker]
-        return slot in self._free or slot in self._partly
-
-    # States in memory.
-
-    def saved(self, position: Position) -> None:
-        """The state at a position is in a checkpoint now."""
-        if (worker := self._holder.get(position)) is not None:
-            self._unsaved.pop(worker, None)
-            self._stirred.pop(worker, None)
-
-    def dropped(self, position: Position) -> None:
-        """The checkpoint of the state at a position is gone; whoever holds it is the only one again."""
-        if (worker := self._holder.get(position)) is not None and worker in self.idle:
-            self._unsaved[worker] = self._stirred[worker] = None
-
-    def holds(self, worker: int) -> Position | None:
-        """Return the position of the state that an idle worker holds."""
-        return self._holds.get(worker)
-
-    def unsaved(self) -> Iterator[tuple[int, Position]]:
-        """Yield the idle workers whose state nobody else can start from yet."""
-        for worker in self._unsaved:
-            yield worker, self._holds[worker]
-
-    def stirred(self) -> Iterator[tuple[int, Position]]:
-        """Yield those of them that may have work to go on with."""
-        for worker in list(self._stirred):
-            yield worker, self._holds[worker]
-
-    def stir(self, position: Position) -> None:
-        """There may be work from the state at a position."""
-        worker = self._holder.get(position)
-        if worker is not None and worker in self._unsaved:
-            self._stirred[worker] = None
-
-    def rest(self, worker: int) -> None:
-        """There is no work from the state that a worker holds."""
-        self._stirred.pop(worker, None)
-
-    # Who is to work.
-
-    def choose(self, source: Position | None, whole: bool = True) -> int:
-        """Return the idle worker that is best for work from `source`: the one that holds it, or any.
-
-        With `whole` it gets its slot to itself; otherwise a slot that others are on goes before a free one.
-        """
-        holder = None if source is None else self._holder.get(source)
-        if holder is not None and (self.has_whole(holder) if whole else self.has_place(holder)):
-            return holder
-        spare = None
-        for slot in self._free if whole else (*self._partly, *self._free):
-            for worker in self._seats[slot]:
-                if worker in self.idle:
-                    if worker not in self._unsaved:
-                        return worker
-                    spare = worker if spare is None else spare
-        assert spare is not None, "there is no idle worker"
-        return spare
-
-    def _let_go(self, worker: int) -> None:
-        position = self._holds.pop(worker, None)
-        if position is not None and self._holder.get(position) == worker:
-            del self._holder[position]
-        self._unsaved.pop(worker, None)
-        self._stirred.pop(worker, None)
+    def _count_loss(self, lease: Lease, reason: str) -> None:
+        losses = self._leases.losses
+        losses[lease.origin] = losses.get(lease.origin, 0) + 1
+        if losses[lease.origin] >= MOST_LOSSES:
+            del losses[lease.origin]
+            step = lease.at + 1
+            error = (
+                f"the worker died {MOST_LOSSES} times in a row on the way to step {step} "
+                f"of the path that starts at step {lease.start}; the last time: {reason}"
+            )
+            self._requests.fail(lease.node_at(step), step, error)

@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hippotune.engine.commands import ExecutorCommand
-from hippotune.engine.events import Event
+from hippotune.protocol.commands import ExecutorCommand
+from hippotune.protocol.events import Event
 from hippotune.trainers.base import Trainer
 
 Emit = Callable[[Event], None]

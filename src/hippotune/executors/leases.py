@@ -1,8 +1,7 @@
 """The worker's side of leases: what happens between a `RunLease` and its `LeaseFinished` or `LeaseFailed`.
 
-A lease moves from step to step. At each step count that it comes to, in this order: the latest update is
-taken, the state is evaluated and a snapshot of it is taken where that is asked for, and what there is to say
-is said in one message. Then the next step is trained, or the lease is over.
+`LeaseRun` decides what is done, and in which order. Here it is done, on a session. Updates are taken before
+each action, and what there is to say is said in one message before training goes on.
 
 Nothing here knows how commands arrive or where events go, so that every executor with real workers runs
 the same leases.
@@ -17,8 +16,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from time import perf_counter
 
-from hippotune.engine.commands import RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import TrainerError
+from hippotune.executors.failures import failure_of
+from hippotune.executors.saver import Saver
+from hippotune.executors.tracebacks import describe
+from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
+from hippotune.plan.numbers import in_columns
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import (
     Event,
     LeaseFinished,
     LeaseStarted,
@@ -26,15 +31,9 @@ from hippotune.engine.events import (
     NumbersLogged,
     Progressed,
     SaveFailed,
-    StepsMissed,
     WorkerNoted,
 )
-from hippotune.errors import TrainerError
-from hippotune.executors.course import Course
-from hippotune.executors.saver import Saver
-from hippotune.executors.tracebacks import describe
-from hippotune.executors.wide import Lead, Part, PeerFailed, PeerLost, follow
-from hippotune.plan.numbers import in_columns
+from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.files import CheckpointFiles, says_disk_full
 from hippotune.trainers.session import Session
 
@@ -65,14 +64,16 @@ class Runner:
         self._inbox = inbox
         self._send = send
         self._waiting: deque[RunLease | Part | None] = deque()
-        self._course: Course | None = None
+        self._lease_run: LeaseRun | None = None
+        self._began = 0.0
+        self._steps, self._seconds = 0, 0.0  # trained since the last word of progress
         self._unsaid: list[Event] = []
         self._spoke = perf_counter()
 
     @property
     def running(self) -> bool:
         """Whether a lease is on its way."""
-        return self._course is not None and not self._course.over
+        return self._lease_run is not None and not self._lease_run.over
 
     def serve(self) -> None:
         """Run leases as they come in, until None does.
@@ -94,99 +95,89 @@ class Runner:
         return self._waiting.popleft() if self._waiting else self._inbox.get()
 
     def _follow(self, part: Part) -> None:
-        course = self._course = Course.of(part.lease)
+        run = self._lease_run = LeaseRun(part.lease)
         self._session.logged = None  # the lead's numbers count
         try:
-            if follow(self._session, part, course):
+            if follow(self._session, part, run):
                 raise OutOfMemory
         finally:
-            course.over = True
+            run.over = True
 
     def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
-        course = self._course = Course.of(lease)
+        run = self._lease_run = LeaseRun(lease)
         self._session.logged = []
-        began = perf_counter()
+        self._began, self._steps, self._seconds = perf_counter(), 0, 0.0
         try:
             with taking_part as session:
-                self._start(course, session, began)
-                while not self._arrive(course, session):
-                    self._advance(course, session)
+                while not run.over:
+                    if not self._spoke_just_now():
+                        self._note_progress(run)
+                    if (update := self._latest_update(lease.lease)) and (missed := run.update(update)):
+                        self._unsaid.append(missed)
+                    self._act(run, session)
         except _GivenUp:
             self._unsaid.clear()
         except PeerLost:
             raise
         except BaseException as error:
-            self._fail(course, error)
+            self._fail(run, error)
         finally:
-            course.over = True
+            run.over = True
             self._flush()
 
-    def _start(self, course: Course, session: Session | Lead, began: float) -> None:
-        lease = course.lease
-        course.doing = "find"
+    def _act(self, run: LeaseRun, session: Session | Lead) -> None:
+        """Do what comes next."""
+        match run.next():
+            case "train":
+                self._train(session)
+            case "evaluate":
+                self._evaluate(run, session)
+            case "save":
+                self._save(run)
+            case "start":
+                self._start(run.lease, session)
+            case "probe":
+                session.probe(run.lease.required)
+            case "finish":
+                self._note_progress(run)
+                self._unsaid.append(LeaseFinished(run.lease.lease, run.at))
+        run.done()
+
+    def _start(self, lease: RunLease, session: Session | Lead) -> None:
         with nullcontext() if lease.source is None else self._files.read(lease.source) as source:
-            course.doing = "start"
             session.start(lease.config, lease.start, source, lease.warm)
-        self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - began))
-        if lease.probe:
-            course.doing = "probe"
-            session.probe(lease.required)
+        self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - self._began))
 
-    def _advance(self, course: Course, session: Session | Lead) -> None:
-        course.doing = "train"
-        began = perf_counter()
-        session.advance()
-        course.seconds += perf_counter() - began
-        course.steps += 1
-        course.reached += 1
-        if not self._spoke_just_now():
-            self._note_progress(course)
-
-    def _arrive(self, course: Course, session: Session | Lead) -> bool:
-        """Do what is to be done at this step; return whether the lease is over."""
-        lease, step = course.lease.lease, course.reached
-        while True:
-            if (update := self._latest_update(lease)) is not None and (missed := course.update(update)):
-                self._unsaid.append(missed)
-            if step in course.evaluations and step not in course.evaluated:
-                self._evaluate(course, session)
-            if step in course.saves and step not in course.saved:
-                self._save(course)
-            if self._inbox.empty():  # otherwise an update may have come that concerns this very step
-                break
-        self._pass_on_notes(course)
-        if step >= course.end:
-            self._note_progress(course)
-            self._unsaid.append(LeaseFinished(lease, step))
-            return True
+    def _train(self, session: Session | Lead) -> None:
         # That the lease has started can wait for what comes next, where something was said just now.
         if self._unsaid and not (isinstance(self._unsaid[-1], LeaseStarted) and self._spoke_just_now()):
             self._flush()
-        return False
+        began = perf_counter()
+        session.advance()
+        self._seconds += perf_counter() - began
+        self._steps += 1
 
-    def _evaluate(self, course: Course, session: Session | Lead) -> None:
-        course.doing = "evaluate"
+    def _evaluate(self, run: LeaseRun, session: Session | Lead) -> None:
         began = perf_counter()
         metrics = session.evaluate()
         seconds = perf_counter() - began
-        if missing := course.lease.required - metrics.keys():
+        if missing := run.lease.required - metrics.keys():
             raise TrainerError(
-                f"evaluate() returned {sorted(metrics)} at step {course.reached}, without {sorted(missing)}, "
+                f"evaluate() returned {sorted(metrics)} at step {run.at}, without {sorted(missing)}, "
                 "which a tuner needs; it must return the same metrics at every step"
             )
-        course.evaluated.add(course.reached)
-        self._note_progress(course)
-        self._unsaid.append(MetricsReported(course.lease.lease, course.reached, metrics, seconds))
+        self._note_progress(run)
+        self._unsaid.append(MetricsReported(run.lease.lease, run.at, metrics, seconds))
 
-    def _save(self, course: Course) -> None:
-        lease, step = course.lease, course.reached
-        course.saved.add(step)
-        self._note_numbers(course)  # what is saved is never trained again
+    def _save(self, run: LeaseRun) -> None:
+        lease, step = run.lease, run.at
+        self._note_numbers(run)  # what is saved is never trained again
         self._flush()  # before anything that may take its time
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
         except Exception as error:
             self._unsaid.append(SaveFailed(lease.lease, step, describe(error), says_disk_full(error)))
+        self._pass_on_notes(run)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
         latest = None
@@ -201,46 +192,39 @@ class Runner:
 
     def _refuse(self, update: UpdateLease) -> None:
         """Answer an update that crossed the end of its lease: saves that it asks for will not come."""
-        course = self._course
-        if course is not None and course.lease.lease == update.lease:
-            missed = frozenset(step for step in update.saves - course.saved if step <= course.reached)
-            if missed:
-                course.saved |= missed  # answered once
-                self._send([StepsMissed(update.lease, frozenset(), missed)])
+        run = self._lease_run
+        if run is not None and run.lease.lease == update.lease and (missed := run.update(update)):
+            self._send([missed])
 
-    def _fail(self, course: Course, error: BaseException) -> None:
-        self._note_progress(course)
-        self._pass_on_notes(course)
+    def _fail(self, run: LeaseRun, error: BaseException) -> None:
+        self._note_progress(run)
+        self._pass_on_notes(run)
         if isinstance(error, PeerFailed):
-            failure = error.failure
-            if failure.step in course.evaluated:  # a peer may fail where the lead did not
-                failure = replace(failure, step=failure.step + 1)
+            failure = replace(error.failure, step=run.fail(error.failure.step))
         else:
-            failure = course.failure(error, self._session.phase)
+            failure = failure_of(run, error, self._session.phase)
         self._unsaid.append(failure)
-        course.reached = failure.step - 1
-        if course.doing != "find":
-            self._session.drop()
+        self._session.drop()
         if isinstance(error, PeerFailed):
             self._flush()
             error.heard()
         elif failure.out_of_memory:
             raise OutOfMemory
 
-    def _note_progress(self, course: Course) -> None:
-        if course.steps:
-            self._note_numbers(course)
-            self._unsaid.append(Progressed(course.lease.lease, course.reached, course.steps, course.seconds))
-            course.steps, course.seconds = 0, 0.0
+    def _note_progress(self, run: LeaseRun) -> None:
+        if self._steps:
+            self._note_numbers(run)
+            self._unsaid.append(Progressed(run.lease.lease, run.at, self._steps, self._seconds))
+            self._steps, self._seconds = 0, 0.0
 
-    def _note_numbers(self, course: Course) -> None:
+    def _note_numbers(self, run: LeaseRun) -> None:
         if self._session.logged:
-            self._unsaid.append(NumbersLogged(course.lease.lease, *in_columns(self._session.logged)))
+            self._unsaid.append(NumbersLogged(run.lease.lease, *in_columns(self._session.logged)))
             self._session.logged = []
 
-    def _pass_on_notes(self, course: Course) -> None:
+    def _pass_on_notes(self, run: LeaseRun) -> None:
         while self._session.notes:
-            self._unsaid.append(WorkerNoted(course.lease.worker, self._session.notes.pop(0)))
+            self._unsaid.append(WorkerNoted(run.lease.worker, self._session.notes.pop(0)))
 
     def _spoke_just_now(self) -> bool:
         return perf_counter() - self._spoke < _QUIET_SECONDS

@@ -17,16 +17,16 @@ from numbers import Real
 from pathlib import Path
 from time import time
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.bonds import Bonds
 from hippotune.executors.environment import alike, usual_threads
-from hippotune.executors.patience import Patience
+from hippotune.executors.hang_timeout import HangTimeout
 from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import pack
 from hippotune.executors.slot import Slot
 from hippotune.executors.wide import Part
+from hippotune.executors.worker_groups import WorkerGroups
+from hippotune.protocol.commands import ExecutorCommand, RunLease
 
 
 class Local(Executor):
@@ -61,7 +61,7 @@ class Local(Executor):
         self._hang_after = hang_after
         self.threads = threads
         self._slots: list[Slot] = []
-        self._bonds = Bonds()
+        self._groups = WorkerGroups()
         self._meetings: tempfile.TemporaryDirectory[str] | None = None
         self._end: weakref.finalize[[list[Slot], int], Local] | None = None
 
@@ -91,11 +91,11 @@ class Local(Executor):
             environment={**os.environ, **alike(os.environ, threads)},
         )
         slots: list[Slot] = []
-        bonds = self._bonds = Bonds()
+        groups = self._groups = WorkerGroups()
         for worker in range(workers):
             number = worker % self._workers if job.packing > 1 else None
-            patience = Patience(self._hang_after)
-            slots.append(Slot(worker, begin, greeting, emit, patience, slots, bonds, number))
+            hang_timeout = HangTimeout(self._hang_after)
+            slots.append(Slot(worker, begin, greeting, emit, hang_timeout, slots, groups, number))
         self._slots = slots
         self._meetings = tempfile.TemporaryDirectory(prefix="hippo-")
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
@@ -112,10 +112,12 @@ class Local(Executor):
         assert self._meetings is not None
         workers = (command.worker, *command.peers)
         meeting = Path(self._meetings.name, f"lease-{command.lease}").as_uri()
-        self._bonds.tie(command.lease, workers)
+        self._groups.form(command.lease, workers)
         for rank, worker in enumerate(workers):
             if not self._slots[worker].carry_out(Part(command, rank, meeting)):
-                for other in self._bonds.cut(worker):  # it is lost already, and was not yet on the lease then
+                for other in self._groups.lose(
+                    worker
+                ):  # it is lost already, and was not yet on the lease then
                     self._slots[other].end(f"was ended: worker {worker}, which it trained with, is lost")
                 return
 

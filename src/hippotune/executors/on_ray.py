@@ -18,7 +18,6 @@ from time import time
 from typing import Any
 
 from hippotune import __version__
-from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.environment import alike, usual_threads
@@ -26,6 +25,7 @@ from hippotune.executors.ray_cluster import Cluster, SlotResources, join
 from hippotune.executors.ray_crew import RayCrew, Wanted
 from hippotune.executors.ray_worker import Posting
 from hippotune.executors.shipping import pack
+from hippotune.protocol.commands import ExecutorCommand
 
 
 class Ray(Executor):

@@ -12,8 +12,8 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
-from hippotune.engine.events import Event
 from hippotune.executors.line import Line
+from hippotune.protocol.events import Event
 
 # The status with which a worker exits that wants to be replaced because it ran out of memory.
 OUT_OF_MEMORY = 75

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import WorkerJoined, WorkerLost
 from hippotune.executors.base import Emit
-from hippotune.executors.bonds import Bonds
 from hippotune.executors.ray_actors import Actors
 from hippotune.executors.ray_cluster import Cluster, Room, SlotResources
 from hippotune.executors.ray_slot import RaySlot
 from hippotune.executors.ray_worker import GaveUp, Message, Messages, Over, Posting, Settled
 from hippotune.executors.wide import Part
+from hippotune.executors.worker_groups import WorkerGroups
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import WorkerJoined, WorkerLost
 
 _log = logging.getLogger("hippotune")
 
@@ -55,7 +55,7 @@ class RayCrew:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._slots: list[RaySlot] = []
-        self._bonds = Bonds()
+        self._groups = WorkerGroups()
         self._nodes: frozenset[str] = frozenset()
         self._complete_at = monotonic()
         self._told = False
@@ -81,7 +81,7 @@ class RayCrew:
             lead.carry_out(command.worker, command)
         elif (place := lead.place) is not None:
             workers = (command.worker, *command.peers)
-            self._bonds.tie(command.lease, workers)
+            self._groups.form(command.lease, workers)
             for rank, worker in enumerate(workers):
                 if not self._slot_of(worker).carry_out(worker, Part(command, rank, place.meeting)):
                     self._end_those_bound_to(worker)  # it is lost already, and was not yet on the lease then
@@ -137,13 +137,13 @@ class RayCrew:
                 slot.forget(worker, reason)
                 self._end_those_bound_to(worker)
             case _:
-                with self._bonds.lock:
-                    if self._bonds.may_say(message):
+                with self._groups.lock:
+                    if self._groups.counts(message):
                         self._emit(message)
 
     def _end_those_bound_to(self, worker: int) -> None:
         """Where one of several that train together is lost, all are ended."""
-        for other in self._bonds.cut(worker):
+        for other in self._groups.lose(worker):
             reason = f"was ended: worker {worker}, which it trained with, is lost"
             self._slot_of(other).end(other, reason)
 

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import LeaseFailed, WorkerJoined, WorkerLost
 from hippotune.errors import HippoError
 from hippotune.executors.base import Emit
 from hippotune.executors.line import Line
@@ -27,6 +25,8 @@ from hippotune.executors.ray_worker import Messages, Order, Settled
 from hippotune.executors.shipping import encode
 from hippotune.executors.slot import begins
 from hippotune.executors.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import LeaseFailed, WorkerJoined, WorkerLost
 
 # How long it may take Ray to notice that an actor is gone which has hung up.
 _NOTICE_SECONDS = 5.0

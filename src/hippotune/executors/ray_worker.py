@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
-from hippotune.engine.events import (
+from hippotune.executors.hang_timeout import HangTimeout
+from hippotune.executors.line import Line
+from hippotune.executors.process import WorkerProcess
+from hippotune.executors.ray_cluster import load_ray
+from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
+from hippotune.executors.shipping import Parcel
+from hippotune.executors.slot import Slot
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseStarted,
@@ -34,13 +41,6 @@ from hippotune.engine.events import (
     WorkerJoined,
     WorkerNoted,
 )
-from hippotune.executors.line import Line
-from hippotune.executors.patience import Patience
-from hippotune.executors.process import WorkerProcess
-from hippotune.executors.ray_cluster import load_ray
-from hippotune.executors.ray_network import answer, interface_of, listen, reserved_port
-from hippotune.executors.shipping import Parcel
-from hippotune.executors.slot import Slot
 
 # Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.
 _PATIENT = (
@@ -141,9 +141,9 @@ class RayWorker:
         greeting = pickle.dumps(replace(posting.parcel, path=_search_path(posting.parcel)), protocol=5)
         for worker in workers:
             begin = partial(WorkerProcess, log=posting.log_of(worker), environment=environment, cores=[])
-            hear, patience = partial(self._hear, worker), Patience(posting.hang_after)
+            hear, hang_timeout = partial(self._hear, worker), HangTimeout(posting.hang_after)
             alone: list[Slot] = []  # whether others can go on is for the driver to say
-            slot = Slot(worker, begin, greeting, hear, patience, alone)
+            slot = Slot(worker, begin, greeting, hear, hang_timeout, alone)
             alone.append(slot)
             self._slots[worker] = slot
         threading.Thread(target=self._serve, args=[posting.secret], name="orders", daemon=True).start()

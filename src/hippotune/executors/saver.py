@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from hippotune.engine.events import CheckpointSaved, Event, SaveFailed
 from hippotune.executors.tracebacks import describe
+from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
 from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
 
 _log = logging.getLogger("hippotune")

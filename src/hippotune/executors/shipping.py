@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from hippotune.engine.commands import ExecutorCommand
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.wide import Part
 from hippotune.identity.again import changes_by_import
 from hippotune.identity.parts import shown
+from hippotune.protocol.commands import ExecutorCommand
 from hippotune.trainers.state.functions import SHIPPED
 
 

@@ -4,9 +4,9 @@ A lease is taken from one step with something to do at it to the next by arithme
 All that will happen is on one heap; `advance` takes the next of it, and commands only ever change the heap.
 Nothing is drawn at random and no clock is read, so the same study gives the same events.
 
-What a worker does, in order, at a step count that it comes to: it says how far it is, evaluates, takes a
-snapshot, and trains on or finishes. A snapshot is written beside training, one after the other; as with real
-workers, who takes a third while one is being written and one waits has to wait too.
+`LeaseRun` decides what a lease does, and in which order, as it does on real workers. A snapshot is written
+beside training, one after the other; as with real workers, a third one waits while one is being written and
+another waits.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from hippotune.engine.commands import ExecutorCommand, RunLease, UpdateLease
-from hippotune.engine.events import (
+from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
+from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.simulation_metrics import Formula, Recorded, Table, as_curves
+from hippotune.executors.simulation_slots import Loss, Slot, TimedRun, checked_losses
+from hippotune.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
+from hippotune.executors.tracebacks import describe
+from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.commands import ExecutorCommand, RunLease, UpdateLease
+from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
     LeaseFailed,
@@ -27,17 +34,10 @@ from hippotune.engine.events import (
     LeaseStarted,
     MetricsReported,
     Progressed,
-    StepsMissed,
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
-from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.simulation_metrics import Formula, Recorded, Table, as_curves
-from hippotune.executors.simulation_slots import Course, Loss, Slot, checked_losses
-from hippotune.executors.simulation_times import Scaling, SecondsPerStep, StepTimes, checked_number
-from hippotune.executors.tracebacks import describe
-from hippotune.plan.facts import Checkpoint
+from hippotune.protocol.lease_run import LeaseRun
 from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ class Simulated(Executor):
         slot = self._slots[command.worker]
         if isinstance(command, RunLease):
             self._run(slot, command)
-        elif slot.course is not None and slot.course.lease.lease == command.lease:
-            self._update(slot, slot.course, command)
+        elif slot.timed is not None and slot.timed.lease.lease == command.lease:
+            self._update(slot, slot.timed, command)
 
     async def close(self) -> None:
         """Let go of everything that was to happen."""
@@ -212,7 +212,7 @@ class Simulated(Executor):
                 self._let_go(other, f"worker {slot.worker}, which it trained with, is lost", self._startup)
 
     def _let_go(self, slot: Slot, reason: str, back_after: float) -> None:
-        slot.up, slot.course, slot.lease = False, None, None
+        slot.up, slot.timed, slot.lease = False, None, None
         slot.life += 1
         slot.written.clear()
         self._say(WorkerLost(slot.worker, reason))
@@ -226,130 +226,115 @@ class Simulated(Executor):
             if not each.up or each.lease is not None:
                 raise IllegalTransition(f"worker {each.worker} was given {lease} while it is gone or at work")
             each.lease = lease
-        course = Course(lease, lease.end, lease.saves, lease.evaluations, lease.start)
-        slot.course = course
-        course.look_ahead()
-        self._next(self._now + self._loading(lease), slot, course, self._begin)
+        slot.timed = TimedRun(LeaseRun(lease))
+        self._act(slot, slot.timed)
 
     def _loading(self, lease: RunLease) -> float:
         return self._load if lease.source is not None or lease.peers else 0.0
 
-    def _update(self, slot: Slot, course: Course, update: UpdateLease) -> None:
-        if course.doing == "over":
-            # Its metrics are asked for anew by whoever needs them; saves that will not come must be told.
-            self._say_missed(slot, course, frozenset(), update.saves, course.step)
-            return
-        course.end, course.saves, course.evaluations = update.end, update.saves, update.evaluations
-        course.updated = True
-        course.look_ahead()
-        passed = course.step - 1
-        moving = course.doing == "training" and self._now > course.since
+    def _update(self, slot: Slot, timed: TimedRun, update: UpdateLease) -> None:
+        run = timed.run
+        training = run.doing == "train"
+        moving = training and self._now > timed.since
         if moving:
             # The step that is being trained is not over, even if it is to end at this very moment.
-            passed = self._times.steps(
-                course.lease.config,
-                course.step,
-                course.goal - 1,
-                self._now - course.since,
-                float(course.lease.width),
-            )
-        self._say_missed(slot, course, course.evaluations, course.saves, passed)
+            elapsed, width = self._now - timed.since, float(run.lease.width)
+            passed = self._times.steps(run.lease.config, timed.step, timed.goal - 1, elapsed, width)
+            run.done(passed - run.at)
+            run.begin("train")
+        elif training:
+            run.done(0)
+        if missed := run.update(update):
+            self._say_at(self._now, slot, missed)
         if moving:
-            self._aim(slot, course, first=passed + 1)
-        elif course.doing == "training":
-            course.doing = "standing"
-            self._next(self._now, slot, course, self._stand)
-
-    def _say_missed(
-        self, slot: Slot, course: Course, evaluations: frozenset[int], saves: frozenset[int], passed: int
-    ) -> None:
-        unmeasured = frozenset(at for at in evaluations - course.evaluated if at <= passed)
-        unsaved = frozenset(at for at in saves - course.saved if at <= passed)
-        if unmeasured or unsaved:
-            self._say_at(self._now, slot, StepsMissed(course.lease.lease, unmeasured, unsaved))
+            self._aim(slot, timed)
+        elif training:
+            self._next(self._now, slot, timed, self._act)
 
     # The course of a lease.
 
-    def _next(self, time: float, slot: Slot, course: Course, go: Callable[[Slot, Course], None]) -> None:
-        """Have a course go on at some time, unless it is ended or turned before."""
-        course.turn += 1
-        turn = course.turn
-        self._at(time, lambda: go(slot, course) if slot.course is course and course.turn == turn else None)
+    def _next(self, time: float, slot: Slot, timed: TimedRun, go: Callable[[Slot, TimedRun], None]) -> None:
+        """Have a lease go on at some time, unless it is ended or turned before."""
+        timed.turn += 1
+        turn = timed.turn
+        self._at(time, lambda: go(slot, timed) if slot.timed is timed and timed.turn == turn else None)
 
-    def _begin(self, slot: Slot, course: Course) -> None:
+    def _act(self, slot: Slot, timed: TimedRun) -> None:
+        """Begin what comes next; it is done when its time has gone by."""
+        match timed.run.next():
+            case "start":
+                self._next(self._now + self._loading(timed.lease), slot, timed, self._begin)
+            case "probe":
+                self._next(self._now + self._evaluate, slot, timed, self._go_on)
+            case "evaluate":
+                self._next(self._now + self._evaluate, slot, timed, self._measure)
+            case "save":
+                if (free := self._writer_is_free(slot)) > self._now:
+                    self._next(free, slot, timed, self._act)
+                else:
+                    self._write(slot, timed.run)
+                    self._go_on(slot, timed)
+            case "train":
+                timed.step, timed.since = timed.run.at, self._now
+                self._aim(slot, timed)
+            case "finish":
+                timed.run.done()
+                self._free(timed.lease)
+                self._say(LeaseFinished(timed.lease.lease, timed.run.at))
+
+    def _go_on(self, slot: Slot, timed: TimedRun) -> None:
+        timed.run.done()
+        self._act(slot, timed)
+
+    def _begin(self, slot: Slot, timed: TimedRun) -> None:
         """The worker holds the state that the lease starts from."""
-        self._say(LeaseStarted(course.lease.lease, self._loading(course.lease)))
-        course.doing = "standing"
-        probing = self._evaluate if course.lease.probe else 0.0
-        self._next(self._now + probing, slot, course, self._stand)
+        self._say(LeaseStarted(timed.lease.lease, self._loading(timed.lease)))
+        timed.run.done()
+        self._next(self._now, slot, timed, self._act)
 
-    def _arrive(self, slot: Slot, course: Course) -> None:
+    def _arrive(self, slot: Slot, timed: TimedRun) -> None:
         """The worker has come to its goal."""
-        config, lease = course.lease.config, course.lease
-        step = course.step
-        ends = [each.end for each in lease.segments if step < each.end < course.goal]
-        for end in (*ends, course.goal):
-            seconds = self._times.seconds(config, step, end, float(lease.width))
+        lease, step = timed.lease, timed.step
+        ends = [each.end for each in lease.segments if step < each.end < timed.goal]
+        for end in (*ends, timed.goal):
+            seconds = self._times.seconds(lease.config, step, end, float(lease.width))
             self._say(Progressed(lease.lease, end, end - step, seconds))
             step = end
-        course.step, course.doing = step, "standing"
-        self._stand(slot, course)
+        timed.run.done(timed.goal - timed.run.at)
+        self._act(slot, timed)
 
-    def _stand(self, slot: Slot, course: Course) -> None:
-        """Do what is to be done at this step."""
-        step = course.step
-        if step in course.evaluations and step not in course.evaluated:
-            course.evaluated.add(step)
-            course.doing = "evaluating"
-            self._next(self._now + self._evaluate, slot, course, self._measure)
-            return
-        over = step >= course.end
-        # Where an update makes a lease stop, its work must not be lost.
-        stopped = over and course.updated and step > course.lease.start
-        if (step in course.saves or stopped) and step not in course.saved:
-            if (free := self._writer_is_free(slot)) > self._now:
-                self._next(free, slot, course, self._stand)
-                return
-            self._write(slot, course)
-        if over:
-            self._end(course)
-            self._say(LeaseFinished(course.lease.lease, step))
-        else:
-            course.doing, course.since = "training", self._now
-            self._aim(slot, course, first=step + 1)
-
-    def _end(self, course: Course) -> None:
-        course.doing = "over"
-        for worker in _workers_of(course.lease):
+    def _free(self, lease: RunLease) -> None:
+        for worker in _workers_of(lease):
             self._slots[worker].lease = None
 
-    def _aim(self, slot: Slot, course: Course, first: int) -> None:
-        """Train on to the next step count, from `first` on, with something to do at it."""
-        course.goal = course.next_stop(first)
-        lease, width = course.lease, float(course.lease.width)
+    def _aim(self, slot: Slot, timed: TimedRun) -> None:
+        """Train on to the next step count with something to do at it."""
+        run, width = timed.run, float(timed.lease.width)
+        timed.goal = run.next_stop()
         if self._progress is not None:
-            soon = self._times.steps(lease.config, course.step, course.goal, self._progress, width)
-            course.goal = max(soon, first)
-        needed = self._times.seconds(lease.config, course.step, course.goal, width)
-        self._next(max(course.since + needed, self._now), slot, course, self._arrive)
+            soon = self._times.steps(run.lease.config, timed.step, timed.goal, self._progress, width)
+            timed.goal = max(soon, run.at + 1)
+        needed = self._times.seconds(run.lease.config, timed.step, timed.goal, width)
+        self._next(max(timed.since + needed, self._now), slot, timed, self._arrive)
 
-    def _measure(self, slot: Slot, course: Course) -> None:
-        course.doing = "standing"
-        lease, step = course.lease, course.step
+    def _measure(self, slot: Slot, timed: TimedRun) -> None:
+        lease, run = timed.lease, timed.run
         try:
-            metrics = checked_metrics(self._curves(lease.config, step, lease.required))
+            metrics = checked_metrics(self._curves(lease.config, run.at, lease.required))
             if missing := sorted(lease.required - metrics.keys()):
                 raise TrainerError(
                     f"the metrics of the simulation are {sorted(metrics)}, without {missing}, "
                     "which a tuner needs: give them too, or name another metric"
                 )
         except Exception as error:
-            ours = isinstance(error, InvalidInput | TrainerError)
-            self._end(course)
-            self._say(LeaseFailed(lease.lease, step, describe(error), "contract" if ours else "evaluate"))
+            phase: Literal["contract", "evaluate"] = "evaluate"
+            if isinstance(error, InvalidInput | TrainerError):
+                phase = "contract"
+            self._free(lease)
+            self._say(LeaseFailed(lease.lease, run.fail(), describe(error), phase))
             return
-        self._say(MetricsReported(lease.lease, step, metrics, self._evaluate))
-        self._stand(slot, course)
+        self._say(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
+        self._go_on(slot, timed)
 
     # Saving beside training.
 
@@ -357,9 +342,8 @@ class Simulated(Executor):
         """Return from when on the writer can take another snapshot."""
         return slot.written[0] if len(slot.written) == 2 else self._now
 
-    def _write(self, slot: Slot, course: Course) -> None:
-        step, lease = course.step, course.lease
-        course.saved.add(step)
+    def _write(self, slot: Slot, run: LeaseRun) -> None:
+        step, lease = run.at, run.lease
         done = max(self._now, slot.written[-1] if slot.written else 0.0) + self._save
         slot.written.append(done)
         saved = CheckpointSaved(lease.lease, step, Checkpoint(f"{lease.node_at(step)}-{step}", 0, ""))

@@ -6,55 +6,45 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
-from hippotune.engine.commands import RunLease
 from hippotune.errors import InvalidInput
 from hippotune.executors.simulation_times import checked_number
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.lease_run import LeaseRun
 
 Loss = tuple[float, int] | tuple[float, int, float]
 
 
 @dataclass(slots=True, eq=False)
-class Course:
-    """A lease on its way. `step` is where the worker last stood; since `since` it trains on to `goal`."""
+class TimedRun:
+    """A lease in time. Since `since` its worker trains on from `step`, to be at `goal` next.
 
-    lease: RunLease
-    end: int
-    saves: frozenset[int]
-    evaluations: frozenset[int]
-    step: int
-    doing: Literal["starting", "standing", "evaluating", "training", "over"] = "starting"
+    `turn` counts what was to happen next: only the latest of it does.
+    """
+
+    run: LeaseRun
+    step: int = 0
     since: float = 0.0
     goal: int = 0
     turn: int = 0
-    updated: bool = False
-    saved: set[int] = field(default_factory=set)
-    evaluated: set[int] = field(default_factory=set)
-    ahead: list[int] = field(default_factory=list)
 
-    def look_ahead(self) -> None:
-        """Note the steps before the end with something to do at them, the last first."""
-        self.ahead = sorted((at for at in self.saves | self.evaluations if at < self.end), reverse=True)
-
-    def next_stop(self, first: int) -> int:
-        """Return the next step count from `first` on with something to do at it."""
-        while self.ahead and self.ahead[-1] < first:
-            self.ahead.pop()
-        return self.ahead[-1] if self.ahead else max(self.end, first)
+    @property
+    def lease(self) -> RunLease:
+        """The lease."""
+        return self.run.lease
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
     """A worker. `life` counts its losses; `written` holds when its last two saves are, or were, done.
 
-    `lease` is the one that it trains, on its own `course`, or with others, on that of their leader.
+    `lease` is the one that it trains, by its own run, or with others, by that of their leader.
     """
 
     worker: int
     up: bool = False
     life: int = 0
-    course: Course | None = None
+    timed: TimedRun | None = None
     lease: RunLease | None = None
     written: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 

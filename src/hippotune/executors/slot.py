@@ -14,14 +14,14 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from hippotune.engine.commands import ExecutorCommand, RunLease
-from hippotune.engine.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
 from hippotune.executors.base import Emit
-from hippotune.executors.bonds import Bonds
-from hippotune.executors.patience import Patience
+from hippotune.executors.hang_timeout import HangTimeout
 from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import encode
 from hippotune.executors.wide import Part
+from hippotune.executors.worker_groups import WorkerGroups
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
 
 _log = logging.getLogger("hippotune")
 
@@ -47,9 +47,9 @@ class Slot:
         begin: Callable[[int], WorkerProcess],
         greeting: bytes,
         emit: Emit,
-        patience: Patience,
+        hang_timeout: HangTimeout,
         crew: Sequence[Slot],
-        bonds: Bonds | None = None,
+        groups: WorkerGroups | None = None,
         number: int | None = None,
     ) -> None:
         self.worker = worker
@@ -58,9 +58,9 @@ class Slot:
         self._begin = begin
         self._greeting = greeting
         self._emit = emit
-        self._patience = patience
+        self._hang_timeout = hang_timeout
         self._crew = crew
-        self._bonds = Bonds() if bonds is None else bonds
+        self._groups = WorkerGroups() if groups is None else groups
         self._ended_for: str | None = None
         self._lock = threading.RLock()  # `abandon` may be called by the garbage collector, in any thread
         self._process: WorkerProcess | None = None
@@ -133,8 +133,8 @@ class Slot:
                 return
 
     def _say_lost(self, reason: str) -> None:
-        with self._bonds.lock:
-            others = self._bonds.cut(self.worker)
+        with self._groups.lock:
+            others = self._groups.lose(self.worker)
             self._emit(WorkerLost(self.worker, reason))
         for other in others:
             self._crew[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
@@ -162,7 +162,7 @@ class Slot:
     def _listen(self, process: WorkerProcess) -> str:
         """Pass on what a process says until it is gone; return why it went."""
         heard = monotonic()
-        wait = self._patience.shortest
+        wait = self._hang_timeout.shortest
         while True:
             try:
                 said = process.receive(wait)
@@ -172,18 +172,18 @@ class Slot:
                 return process.bury(self._ended_for)
             if said is not None:
                 heard = monotonic()
-                wait = self._patience.shortest
+                wait = self._hang_timeout.shortest
                 for event in said:
                     self._pass_on(event)
                 continue
-            limit = self._patience.limit(self._closing.is_set())
+            limit = self._hang_timeout.limit(self._closing.is_set())
             silence = 0.0 if self._busy_since is None else monotonic() - max(heard, self._busy_since)
             if silence >= limit:
                 return process.bury(
                     f"hung: it finished no step, evaluation, load or save for {silence:.0f} s and was killed "
                     "(hang_after= sets how long to wait)"
                 )
-            wait = min(limit - silence, self._patience.shortest)
+            wait = min(limit - silence, self._hang_timeout.shortest)
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, WorkerJoined):
@@ -195,9 +195,9 @@ class Slot:
         elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
             self._busy_since = None
         elif isinstance(event, Progressed):
-            self._patience.observe(event)
-        with self._bonds.lock:
-            if self._bonds.may_say(event):
+            self._hang_timeout.observe(event)
+        with self._groups.lock:
+            if self._groups.counts(event):
                 self._emit(event)
 
     def _give_up(self, reason: str) -> None:

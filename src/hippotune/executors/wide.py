@@ -1,7 +1,7 @@
 """One lease on several workers: what the one that leads and its peers do beyond a lease on one worker.
 
-    lead   meet ── start ── send the state ── tell ─ train ─ tell ─ evaluate ─ … ─ tell "over" ── leave
-    peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "over" ── leave
+    lead   meet ── start ── send the state ── tell ─ train ─ tell ─ evaluate ─ … ─ tell "finish" ─ leave
+    peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "finish" ─ leave
 
 Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
 a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and has nobody
@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from hippotune.engine.commands import RunLease
-from hippotune.engine.events import LeaseFailed
-from hippotune.executors.course import Course
+from hippotune.executors.failures import failure_of
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import LeaseFailed
+from hippotune.protocol.lease_run import LeaseRun
 from hippotune.sequences.config import Config
 from hippotune.trainers.session import Session
 from hippotune.trainers.state.formats import Source
@@ -29,8 +30,8 @@ if TYPE_CHECKING:  # it imports torch
     from hippotune.trainers.ranks import Ranks
 
 # What a lead tells its peers is the place in this list.
-_Order = Literal["over", "train", "evaluate", "probe"]
-_ORDERS: tuple[_Order, ...] = ("over", "train", "evaluate", "probe")
+_Order = Literal["finish", "train", "evaluate", "probe"]
+_ORDERS: tuple[_Order, ...] = ("finish", "train", "evaluate", "probe")
 # A peer that ran out of memory lives on until the lead has said why the lease failed, but not for ever.
 _HEARD_SECONDS = 10.0
 _HEARD = "heard"
@@ -115,7 +116,7 @@ class Lead:
         ranks = self._ranks
         if error is None:
             with suppress(Parted):  # all is done
-                self._tell("over")
+                self._tell("finish")
             ranks.leave()
             return
         ranks.leave()
@@ -140,7 +141,7 @@ class Lead:
         return f"lease {self._part.lease.lease} has lost one of its other workers ({workers}): {error}"
 
 
-def follow(session: Session, part: Part, course: Course) -> bool:
+def follow(session: Session, part: Part, run: LeaseRun) -> bool:
     """Take part in a lease as a peer, to its end; return whether this process ran out of memory in it."""
     from hippotune.trainers.ranks import Parted, meet
 
@@ -150,12 +151,12 @@ def follow(session: Session, part: Part, course: Course) -> bool:
         return False
     failure: LeaseFailed | None = None
     try:
-        _follow(session, ranks, course)
+        _follow(session, ranks, run)
         session.drop()
         ranks.leave()
     except BaseException as error:
         if not ranks.have_parted(error):
-            failure = _told(part, course.failure(error, session.phase))
+            failure = _told(part, failure_of(run, error, session.phase))
             ranks.write_note(_note_of(part.rank), pickle.dumps(failure))
         session.drop()
         ranks.leave()
@@ -165,18 +166,19 @@ def follow(session: Session, part: Part, course: Course) -> bool:
     return True
 
 
-def _follow(session: Session, ranks: Ranks, course: Course) -> None:
-    course.doing = "start"
+def _follow(session: Session, ranks: Ranks, run: LeaseRun) -> None:
+    run.begin("start")
     session.prepare()  # while the lead gets ready
     state = io.BytesIO(ranks.receive())
-    session.start(course.lease.config, course.lease.start, state, warm=False)
-    while (order := _ORDERS[ranks.hear()]) != "over":
-        course.doing = order
+    session.start(run.lease.config, run.lease.start, state, warm=False)
+    run.done()
+    while (order := _ORDERS[ranks.hear()]) != "finish":
+        run.begin(order)
         if order == "train":
             session.advance()
-            course.reached += 1
         else:
             session.evaluate()
+        run.done()
 
 
 def _told(part: Part, failure: LeaseFailed) -> LeaseFailed:

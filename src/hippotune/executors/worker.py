@@ -24,8 +24,6 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
-from hippotune.engine.commands import RunLease
-from hippotune.engine.events import Event, LeaseFailed, WorkerJoined
 from hippotune.errors import HippoError
 from hippotune.executors.leases import Inbox, OutOfMemory, Runner
 from hippotune.executors.process import OUT_OF_MEMORY, PEER_LOST
@@ -33,6 +31,8 @@ from hippotune.executors.saver import Saver
 from hippotune.executors.shipping import unpack
 from hippotune.executors.tracebacks import describe
 from hippotune.executors.wide import Part, PeerLost
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import Event, LeaseFailed, WorkerJoined
 from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session
 

@@ -38,7 +38,7 @@ class NodeAdded:
     parent: int | None
     start: int
     config: Config
-    salt: str = ""
+    isolation_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

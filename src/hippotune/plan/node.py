@@ -44,19 +44,19 @@ class Node:
         "config",
         "failure",
         "id",
+        "isolation_key",
         "metrics",
         "pace",
         "parent",
-        "salt",
         "start",
     )
 
-    def __init__(self, id: int, parent: Node | None, start: int, config: Config, salt: str) -> None:
+    def __init__(self, id: int, parent: Node | None, start: int, config: Config, isolation_key: str) -> None:
         self.id = id
         self.parent = parent
         self.start = start
         self.config = config
-        self.salt = salt
+        self.isolation_key = isolation_key
         # Most nodes of a large plan are leaves that nothing is known of yet: all of these share one nothing.
         self.children: Mapping[tuple[int, object], Node] = NOTHING
         self.branches: Mapping[int, list[Node]] = NOTHING

@@ -54,24 +54,26 @@ class Plan:
 
     # Placing configs.
 
-    def place(self, config: Config, step: int, salt: str = "") -> tuple[Node, list[Fact]]:
+    def place(self, config: Config, step: int, isolation_key: str = "") -> tuple[Node, list[Fact]]:
         """Return the node that `config` is on when it has trained `step` steps, adding what is missing."""
-        node, parts = self._follow(config, step, salt)
+        node, parts = self._follow(config, step, isolation_key)
         if node is not None and parts is None:
             return node, []
-        node = self._add(node, parts or 0, config, salt)
-        return node, [NodeAdded(node.id, node.parent.id if node.parent else None, node.start, config, salt)]
+        node = self._add(node, parts or 0, config, isolation_key)
+        return node, [
+            NodeAdded(node.id, node.parent.id if node.parent else None, node.start, config, isolation_key)
+        ]
 
-    def find(self, config: Config, step: int, salt: str = "") -> Node:
+    def find(self, config: Config, step: int, isolation_key: str = "") -> Node:
         """Return the node that `config` is on after `step` steps; `LookupError` where it was never placed."""
-        node, parts = self._follow(config, step, salt)
+        node, parts = self._follow(config, step, isolation_key)
         if node is None or parts is not None:
             raise LookupError(f"{config!r} was never asked for as far as step {step}")
         return node
 
-    def _follow(self, config: Config, step: int, salt: str) -> tuple[Node | None, int | None]:
+    def _follow(self, config: Config, step: int, isolation_key: str) -> tuple[Node | None, int | None]:
         """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
-        node = self.roots.get((salt, config.key(0)))
+        node = self.roots.get((isolation_key, config.key(0)))
         while node is not None and (parts := node.config.parting(config, step)) is not None:
             child = node.children.get((parts, config.key(parts)))
             if child is None:
@@ -79,12 +81,12 @@ class Plan:
             node = child
         return node, None
 
-    def _add(self, parent: Node | None, start: int, config: Config, salt: str) -> Node:
+    def _add(self, parent: Node | None, start: int, config: Config, isolation_key: str) -> Node:
         key = config.key(start)
-        node = Node(len(self.nodes), parent, start, config, salt)
+        node = Node(len(self.nodes), parent, start, config, isolation_key)
         self.nodes.append(node)
         if parent is None:
-            self.roots[salt, key] = node
+            self.roots[isolation_key, key] = node
         else:
             parent.add_child(node, key)
         return node
@@ -122,14 +124,14 @@ class Plan:
                 self.nodes[position.node].note_metrics(position.step, order, metrics)
                 if order > self.order:
                     self.order = order
-            case NodeAdded(node, parent, start, config, salt):
+            case NodeAdded(node, parent, start, config, isolation_key):
                 if node != len(self.nodes):
                     raise StoreError(
                         f"the plan's facts are out of order: node {node} comes where {len(self.nodes)} "
                         "is due; the store was changed by something other than Hippo"
                     )
                 above = None if parent is None else self.nodes[parent]
-                self._add(above, start, config, salt)
+                self._add(above, start, config, isolation_key)
             case FailureRecorded(order, position, error):
                 node_failed = self.nodes[position.node]
                 if node_failed.failure is None or position.step < node_failed.failure[0]:

@@ -3,12 +3,13 @@
 Building the whole stage tree for every decision would walk all open requests. The frontier knows, for every
 state that work can start from, how long the longest chain of missing training below it is, and has the
 longest of all at hand. It is an index, not a memory: what it answers follows from the plan, the open
-requests and the running leases alone (`rebuilt` makes it from them afresh, and tests hold the two equal).
+requests and the promises of leases alone (`rebuilt` makes it from them afresh, and tests hold the two equal).
+Promises are not kept here: the frontier reads them from their owner.
 
 Words used here:
 
-* A *want* is a step count on a node at which somebody waits for metrics. A lease that has promised to
-  evaluate there takes it out of the frontier.
+* A *want* is a step count on a node at which a request waits for metrics. Where a lease has *promised* to
+  evaluate, there is nothing to start for it.
 * A *mark* is a step count on a node whose state is kept in a checkpoint, or *coming*: promised by a lease.
 * A *gap* is the stretch of a node from one mark (or its start) up to before the next. Wants in a gap, and
   branches that leave inside it, can only be served from the state at its beginning.
@@ -19,23 +20,22 @@ Several studies may want things of one plan; there is a longest task for each of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from hippotune.plan.node import Node
+from hippotune.plan.node import NOTHING, Node
 
 
 @dataclass(slots=True)
 class Want:
-    """Requests that wait for metrics at one step of a node, by study, and the lease that will bring them.
+    """Requests that wait for metrics at one step of a node, with their studies.
 
-    `save` says that somebody wants to go on from there, so that the state is worth a checkpoint.
+    `save` says that one of them may go on from there, so that the state is worth a checkpoint.
     """
 
     requests: dict[int, str] = field(default_factory=dict)
-    lease: int | None = None
     save: bool = False
 
 
@@ -52,25 +52,39 @@ class Task:
     goal: Node
     end: int
 
+    def path(self) -> Path:
+        """Return the way from the start to the end: nodes, and the steps from which to which on each."""
+        path: list[tuple[Node, int, int]] = []
+        node, end = self.goal, self.end
+        while node is not self.node:
+            assert node.parent is not None
+            path.append((node, node.start, end))
+            node, end = node.parent, node.start
+        path.append((node, self.start, end))
+        return tuple(reversed(path))
+
 
 Place = tuple[Node, int]
+Path = tuple[tuple[Node, int, int], ...]
+# Something that is said of steps, by node.
+Steps = Mapping[Node, Mapping[int, object]]
 Entry = tuple[float, int, int, int, Node]
 
 
 class Frontier:
-    """See the module's words."""
+    """See the module's words. `promised` is where leases will evaluate, `coming` where they will save."""
 
-    def __init__(self) -> None:
+    def __init__(self, promised: Steps, coming: Steps) -> None:
         self.wants: dict[Node, dict[int, Want]] = {}
-        self.coming: dict[Node, dict[int, int]] = {}
+        self._promised = promised
+        self._coming = coming
         self._live: dict[Node, int] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
         self._queues: dict[str, list[Entry]] = {}
         self._reach: dict[str, float] = {}
         self._queued: dict[tuple[str, Node, int], float] = {}
         self._pushes = count()
-        # States on their way to a checkpoint that something waits for, since somebody last looked.
-        self.stirred: dict[tuple[Node, int], None] = {}
+        self._ready: dict[Place, None] = {}
 
     # Wants.
 
@@ -96,28 +110,21 @@ class Frontier:
         self._count(node, -1)
         return list(want.requests)
 
-    def withdraw(self, node: Node, step: int, request: int) -> Want | None:
-        """A request no longer waits; return its want if nobody else waits for it either."""
+    def withdraw(self, node: Node, step: int, request: int) -> bool:
+        """A request no longer waits; return whether the want is over because no other does either."""
         want = self.wants.get(node, {}).get(step)
         if want is None or request not in want.requests:
-            return None
+            return False
         del want.requests[request]
         if want.requests:
-            return None
+            return False
         self.settle(node, step)
-        return want
+        return True
 
-    def promise(self, node: Node, step: int, lease: int) -> None:
-        """A lease will evaluate at `step`."""
+    def reopened(self, node: Node, step: int) -> None:
+        """No lease will evaluate at `step` any more: what is wanted there is to be started again."""
         want = self.wants.get(node, {}).get(step)
-        if want is not None and want.lease is None:
-            want.lease = lease
-
-    def break_promise(self, node: Node, step: int, lease: int) -> None:
-        """The lease will not evaluate there after all."""
-        want = self.wants.get(node, {}).get(step)
-        if want is not None and want.lease == lease:
-            want.lease = None
+        if want is not None:
             for study in dict.fromkeys(want.requests.values()):
                 self._wake(node, step, study)
 
@@ -127,27 +134,8 @@ class Frontier:
 
     # Marks.
 
-    def expect(self, node: Node, step: int, lease: int) -> None:
-        """A lease will save the state at `step`."""
-        if step not in node.checkpoints:
-            self.coming.setdefault(node, {}).setdefault(step, lease)
-
-    def give_up(self, node: Node, step: int, lease: int) -> None:
-        """The lease will not save there after all."""
-        coming = self.coming.get(node, {})
-        if coming.get(step) != lease:
-            return
-        del coming[step]
-        if not coming:
-            del self.coming[node]
-        self.unmarked(node, step)
-
     def arrived(self, node: Node, step: int) -> None:
         """The state at `step` is kept: whatever waited for it can run."""
-        coming = self.coming.get(node, {})
-        coming.pop(step, None)
-        if not coming:
-            self.coming.pop(node, None)
         for start in self._starts(node, step):
             for study in self._queues:
                 if (task := self.task(start, step, study)) is not None:
@@ -205,19 +193,17 @@ class Frontier:
                 self._wake(node, start, study, task.reach)
         return None
 
+    def take_ready(self) -> list[Place]:
+        """Return states, on their way to a checkpoint, that something waits for since the last call."""
+        ready, self._ready = self._ready, {}
+        return list(ready)
+
     def nearest(self, task: Task) -> float:
         """Return how long a task takes to the first metrics that it brings, in usual steps."""
-        way: list[tuple[Node, int, int]] = []
-        node, end = task.goal, task.end
-        while node is not task.node:
-            assert node.parent is not None
-            way.append((node, node.start, end))
-            node, end = node.parent, node.start
-        way.append((node, task.start, end))
         cost = 0.0
-        for node, start, end in reversed(way):
-            wants = self.wants.get(node, {}).items()
-            steps = [step for step, want in wants if start <= step <= end and want.lease is None]
+        for node, start, end in task.path():
+            promised = self._promised.get(node, NOTHING)
+            steps = [at for at in self.wants.get(node, ()) if start <= at <= end and at not in promised]
             if steps:
                 return cost + (min(steps) - start) * node.pace
             cost += (end - start) * node.pace
@@ -254,8 +240,9 @@ class Frontier:
         while stack:
             along, begin, cost = stack.pop()
             end = self._next_mark(along, begin)
-            for step, want in self.wants.get(along, {}).items():
-                if want.lease is None and begin <= step and (end is None or step < end):
+            promised = self._promised.get(along, NOTHING)
+            for step, want in self.wants.get(along, NOTHING).items():
+                if begin <= step and (end is None or step < end) and step not in promised:
                     if study is not None and study not in want.requests.values():
                         continue
                     found = (cost + (step - begin) * along.pace, -along.id, along, step)
@@ -306,15 +293,15 @@ class Frontier:
                 if mark in node.checkpoints:
                     self._push(study, node, mark, cost + (step - mark) * node.pace)
                 else:
-                    self.stirred[node, mark] = None
+                    self._ready[node, mark] = None
                 return
             cost += (step - node.start) * node.pace
             if self.is_kept(node, node.start):
                 self._push(study, node, node.start, cost)
                 return
             assert node.parent is not None
-            if node.start in self.coming.get(node.parent, ()):
-                self.stirred[node.parent, node.start] = None
+            if node.start in self._coming.get(node.parent, ()):
+                self._ready[node.parent, node.start] = None
                 return
             node, step = node.parent, node.start
 
@@ -327,21 +314,19 @@ class Frontier:
 
     def _next_mark(self, node: Node, after: int) -> int | None:
         marks = [step for step in node.checkpoints if step > after]
-        marks += [step for step in self.coming.get(node, ()) if step > after]
+        marks += [step for step in self._coming.get(node, ()) if step > after]
         return min(marks, default=None)
 
     def _last_mark(self, node: Node, until: int) -> int | None:
         marks = [step for step in node.checkpoints if step <= until]
-        marks += [step for step in self.coming.get(node, ()) if step <= until]
+        marks += [step for step in self._coming.get(node, ()) if step <= until]
         return max(marks, default=None)
 
     def rebuilt(self) -> Frontier:
         """Return a frontier made afresh from the same wants and marks."""
-        fresh = Frontier()
-        fresh.coming = {node: dict(steps) for node, steps in self.coming.items()}
+        fresh = Frontier(self._promised, self._coming)
         for node, wants in self.wants.items():
             for step, want in wants.items():
                 for request, study in want.requests.items():
                     fresh.ask(node, step, request, want.save, study)
-                fresh.wants[node][step].lease = want.lease
         return fresh

@@ -98,7 +98,7 @@ class Frame:
             requests.append(f", {shot.requests_failed:,} failed", style="red")
         beside = max(len(steps), len(requests))
         yield drawing.bar("steps", shot.steps_done, shot.steps_unique, steps, beside)
-        facts = [f"{shot.steps_asked:,} asked", f"merge rate {shot.merge_rate:.2f}"]
+        facts = [f"{shot.steps_requested:,} asked", f"merge rate {shot.merge_rate:.2f}"]
         if shot.steps_found:
             facts.append(f"{shot.steps_found:,} found")
         if shot.checkpoint_bytes:

@@ -42,9 +42,9 @@ class BestLine:
 class Snapshot:
     """One moment of a study.
 
-    `steps_asked` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of those
-    were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None where
-    nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
+    `steps_requested` counts every trial by itself, `steps_unique` each shared step once; `steps_found` of
+    those were there before the tuning began. `seconds_left` is an estimate for what is asked so far; None
+    where nothing is known yet. `utilisation` is which part of the workers' time was at work so far.
     `until_deadline` and `until_budget` are the seconds until the deadline, and those that the budget lasts at
     least; infinite where there is none.
     """
@@ -56,7 +56,7 @@ class Snapshot:
     requests_open: int
     requests_answered: int
     requests_failed: int
-    steps_asked: int
+    steps_requested: int
     steps_unique: int
     steps_trained: int
     steps_found: int
@@ -89,4 +89,4 @@ class Snapshot:
     @property
     def merge_rate(self) -> float:
         """Steps without sharing for every step with it."""
-        return self.steps_asked / self.steps_unique if self.steps_unique else 1.0
+        return self.steps_requested / self.steps_unique if self.steps_unique else 1.0

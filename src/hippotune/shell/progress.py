@@ -9,7 +9,7 @@ from hippotune.engine.lease import Lease
 from hippotune.plan.node import Node
 from hippotune.plan.plan import reach
 from hippotune.report import best_result
-from hippotune.runtime import Closed, Runtime
+from hippotune.shell.runtime import Closed, Runtime
 from hippotune.tuners.base import Mode, Result
 from hippotune.tuning import Tuning
 from hippotune.view.snapshot import BestLine, Snapshot, WorkerLine
@@ -42,7 +42,7 @@ class Progress:
         self._tuning = tuning
         self._began = self._runtime.loop.executor.now()
         self._trained_before = self._runtime.loop.engine.trained
-        self._worked_before = self._runtime.loop.engine.books.worker_seconds
+        self._worked_before = self._runtime.loop.engine.worker_seconds
 
     def snapshot(self, last: bool = False) -> Snapshot | None:
         """Return this moment's snapshot; None before the tuning has begun, and after the plan was closed.
@@ -82,7 +82,7 @@ class Progress:
             requests_open=tuning.open,
             requests_answered=tuning.answered,
             requests_failed=tuning.failed,
-            steps_asked=sum(tuning.asked.values()),
+            steps_requested=sum(tuning.asked.values()),
             steps_unique=self._unique,
             steps_trained=trained,
             steps_found=self._found,
@@ -102,12 +102,11 @@ class Progress:
     @property
     def _packing(self) -> int:
         """How many workers there are on a slot."""
-        widening = self._runtime.loop.engine.choosing.widening
-        return 1 if widening is None else widening.policy.packing
+        return self._runtime.loop.engine.packing
 
     def _utilisation(self, now: float, running: Sequence[Lease]) -> float:
         """Return which part of the slots' time was at work since the tuning began."""
-        worked = self._runtime.loop.engine.books.worker_seconds - self._worked_before
+        worked = self._runtime.loop.engine.worker_seconds - self._worked_before
         for lease in running:
             worked += (now - max(lease.began, self._began)) * float(lease.width)
         available = (now - self._began) * self._runtime.loop.executor.workers
@@ -123,7 +122,7 @@ class Progress:
             return
         under_way: dict[Node, int] = {}
         for lease in self._runtime.loop.engine.leases.values():
-            for node, _, end in lease.way:
+            for node, _, end in lease.path:
                 under_way[node] = max(under_way.get(node, 0), min(end, lease.at))
         unique = left = 0
         for node, step in reach(tuning.asks()).items():
@@ -152,7 +151,7 @@ def _line(worker: int, lease: Lease) -> WorkerLine:
         lease.start,
         lease.at,
         lease.end,
-        lease.way[-1][0].config,
+        lease.path[-1][0].config,
         lease.width,
         None if worker == lease.worker else lease.worker,
     )

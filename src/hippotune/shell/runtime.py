@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hippotune.engine.core import Engine
-from hippotune.engine.events import CheckpointLost, Halted
-from hippotune.engine.loop import FactWriter, Loop
-from hippotune.engine.widening import Fits
+from hippotune.engine.width_allocator import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
 from hippotune.notes import Notes
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
+from hippotune.protocol.events import CheckpointLost, Halted, WidthChanged
 from hippotune.scheduling.policy import WidthPolicy
+from hippotune.shell.loop import FactWriter, Loop
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.memory import MemoryStore
@@ -97,17 +97,17 @@ class Runtime:
     def widened(self, policy: WidthPolicy) -> Iterator[None]:
         """Let a policy that packs nothing choose widths for a while. To be used on the engine's thread."""
         self._policies.append(policy)
-        self.loop.engine.widen(policy, self._fits())
+        self.loop.handle(WidthChanged(policy))
         try:
             yield
         finally:
             self._policies.remove(policy)
-            self.loop.engine.widen(self._policies[-1], self._fits())
+            self.loop.handle(WidthChanged(self._policies[-1]))
 
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):
             return ImmediateWriter(self.store)
-        from hippotune.store.writer import Writer
+        from hippotune.shell.writer import Writer
 
         return Writer(self.store, asyncio.get_running_loop())
 

@@ -5,7 +5,7 @@ what an open request starts from, and the best results stay; where even those ou
 of the starts go as well, because a disk has an end and everything can be trained again.
 
 The costs of checkpoints change as their neighbours come and go. They are looked at again when it is their
-turn to go, so that keeping costs a logarithm, not a walk.
+turn to go, so that a choice costs a logarithm, not a walk.
 
 What is let go takes room until its files are deleted, and that comes after it is recorded. So that the files
 never outgrow the budget by more than one checkpoint, however quickly workers save, room is promised before
@@ -22,7 +22,7 @@ from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.plan import Plan
 
 
-class Keeping:
+class CheckpointEviction:
     """Chooses what to let go of one plan. Without a budget, nothing."""
 
     def __init__(self, plan: Plan, budget: int | None) -> None:
@@ -42,7 +42,7 @@ class Keeping:
             self._largest = max(self._largest, self._bytes(position))
 
     def fits(self, saves: int) -> bool:
-        """Whether there is room for so many saves; before the first one, nobody knows how large they are."""
+        """Whether there is room for so many saves; before the first one, their size is not known."""
         if self.budget is None:
             return True
         return self._plan.bytes + self._going + saves * self._largest <= self.budget

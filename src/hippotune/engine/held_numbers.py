@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from hippotune.engine.events import NumbersLogged
 from hippotune.plan.facts import NumbersRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.numbers import Logged, joined, within
+from hippotune.protocol.events import NumbersLogged
 
 _SECONDS = 1.0
 _STEPS = 1000
@@ -22,10 +22,10 @@ class HeldNumbers:
 
     __slots__ = ("_count", "_parts", "_released")
 
-    def __init__(self) -> None:
+    def __init__(self, began: float) -> None:
         self._parts: list[Logged] = []
         self._count = 0
-        self._released = 0.0
+        self._released = began
 
     def add(self, event: NumbersLogged, now: float) -> bool:
         """Take numbers in; return whether it is time to release them."""
@@ -36,15 +36,15 @@ class HeldNumbers:
             self._released = now
         return due
 
-    def release(self, way: tuple[tuple[Node, int, int], ...]) -> list[NumbersRecorded]:
-        """Return as facts what is held, by the nodes on the lease's way."""
+    def release(self, path: tuple[tuple[Node, int, int], ...]) -> list[NumbersRecorded]:
+        """Return as facts what is held, by the nodes on the lease's path."""
         if not self._parts:
             return []
         logged = joined(self._parts)
         self._parts, self._count = [], 0
-        ends = [end for _, _, end in way[:-1]] + [math.inf]
+        ends = [end for _, _, end in path[:-1]] + [math.inf]
         facts = []
-        for (node, start, _), end in zip(way, ends, strict=True):
+        for (node, start, _), end in zip(path, ends, strict=True):
             steps, numbers = within(logged, start, end)
             if steps:
                 facts.append(NumbersRecorded(node.id, steps, numbers))

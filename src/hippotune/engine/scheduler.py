@@ -6,20 +6,16 @@ Nothing is changed here but what the frontier and the workers note for themselve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hippotune.engine.books import Books
-from hippotune.engine.deadlines import Deadlines, Limit
-from hippotune.engine.widening import Allotment, Widening
-from hippotune.engine.workers import Workers
+from hippotune.engine.deadlines import Limit
+from hippotune.engine.state import State
+from hippotune.engine.width_allocator import Allocated, WidthAllocator
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
-from hippotune.plan.plan import Plan
-from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Frontier, Place, Task
+from hippotune.stages.frontier import Place, Task
 
 # How many tasks are looked at for one that is done before a deadline.
 _MOST_LOOKS = 200
@@ -39,19 +35,14 @@ class Choice:
     worker: int | None = None
 
 
-class Choosing:
-    """Looks at everything that the engine knows. Without `widening`, every lease has one slot."""
+class Scheduler:
+    """Looks at everything that the engine knows."""
 
-    def __init__(
-        self, plan: Plan, frontier: Frontier, profile: Profile, workers: Workers, books: Books
-    ) -> None:
-        self.widening: Widening | None = None
-        self.deadlines = Deadlines()
-        self._plan = plan
-        self._frontier = frontier
-        self._profile = profile
-        self._workers = workers
-        self._books = books
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._frontier = state.frontier
+        self._workers = state.workers
+        self._leases = state.leases
 
     def next(self, now: float) -> Choice | None:
         """Return the longest task of the study whose turn it is: the one that has the fewest workers.
@@ -59,20 +50,19 @@ class Choosing:
         A worker whose state is not in a checkpoint yet may go on from it if nothing that waits is longer.
         """
         chosen: Choice | None = None
-        for study in sorted(self._frontier.studies(), key=self._books.width):
+        for study in sorted(self._frontier.studies(), key=self._leases.width):
             task = self._frontier.best(study)
             if task is not None and not self._is_in_time(study, task, now):
                 task = self._first_in_time(study, now)
             if task is not None:
                 chosen = Choice(study, task)
                 break
-        for node, step in self._frontier.stirred:
-            self._workers.stir(Position(node.id, step))
-        self._frontier.stirred.clear()
-        for worker, position in self._workers.stirred():
-            own = self._frontier.held(self._plan[position.node], position.step)
+        for node, step in self._frontier.take_ready():
+            self._workers.mark_ready(Position(node.id, step))
+        for worker, position in self._workers.ready():
+            own = self._frontier.held(self._state.plan[position.node], position.step)
             if own is None:
-                self._workers.rest(worker)  # until something is to be done from there again
+                self._workers.clear(worker)  # until something is to be done from there again
             elif self._workers.has_place(worker) and (chosen is None or own.reach >= chosen.task.reach):
                 asker = next((each for each in self._askers(own) if self._is_in_time(each, own, now)), None)
                 if asker is not None:
@@ -95,14 +85,15 @@ class Choosing:
 
     def _is_in_time(self, study: str, task: Task, now: float) -> bool:
         """Whether anything that a task brings can be heard within the study's limits."""
-        return study not in self.deadlines or self._obstacle(study, task, now) is None
+        return study not in self._state.deadlines or self._obstacle(study, task, now) is None
 
     def _obstacle(self, study: str, task: Task, now: float) -> Limit | None:
         """Return the limit that keeps a study from hearing of anything that a task brings, if one does."""
-        needed = self._frontier.nearest(task) * (self._profile.usual or 0.0)
-        fastest = 1.0 if self.widening is None else self.widening.fastest(task, self._workers.free)
-        taken = self._books.spent(study, now) + self._books.to_spend(study, now, self._profile)
-        return self.deadlines.obstacle(study, now + needed / fastest, taken + needed)
+        profile, allocator = self._state.profile, self._state.allocator
+        needed = self._frontier.nearest(task) * (profile.usual or 0.0)
+        fastest = 1.0 if allocator is None else allocator.fastest(task, self._workers.free)
+        taken = self._leases.spent(study, now) + self._leases.to_spend(study, now, profile)
+        return self._state.deadlines.obstacle(study, now + needed / fastest, taken + needed)
 
     def _first_in_time(self, study: str, now: float) -> Task | None:
         tasks, _ = self._frontier.ready(_MOST_LOOKS, study)
@@ -110,47 +101,41 @@ class Choosing:
 
     # How wide.
 
-    @property
-    def widest(self) -> int:
-        """How many workers one lease may have."""
-        return 1 if self.widening is None else self.widening.widest(self._workers.slots)
-
-    def allot(
-        self, widening: Widening, claims: dict[Position, Fraction], worths: Mapping[int, float], now: float
-    ) -> Allotment:
+    def allocate(self, allocator: WidthAllocator, claims: dict[Position, Fraction], now: float) -> Allocated:
         """Ask the policy for widths. The `claims` that are met here are taken out."""
-        slots, running = self._workers.slots, self._books.running()
-        tasks, beyond = self._frontier.ready(slots * widening.policy.packing)
+        slots, running = self._workers.slots, self._leases.running()
+        tasks, beyond = self._frontier.ready(slots * allocator.policy.packing)
         tasks += self._soon({(task.node, task.start) for task in tasks})
         claimed = [claims.pop(source_of(task), WAITS) for task in tasks]
         values = [
-            max((self._worth(lease.node_at(at), at, worths) for at in lease.evaluations), default=-math.inf)
+            max((self._worth(lease.node_at(at), at) for at in lease.evaluations), default=-math.inf)
             for lease in running
         ]
-        values += [self._worth(task.goal, task.end, worths) for task in tasks]
-        return widening.allot(running, tasks, slots, beyond, now, values, claimed)
+        values += [self._worth(task.goal, task.end) for task in tasks]
+        return allocator.allocate(running, tasks, slots, beyond, now, values, claimed)
 
     def _soon(self, ready: set[Place]) -> list[Task]:
         """Return what can start from states that are in memory only, or being saved, beside what is ready."""
-        states = {(self._plan[at.node], at.step): None for _, at in self._workers.unsaved()}
-        for lease in self._books.leases.values():
+        states = {(self._state.plan[at.node], at.step): None for _, at in self._workers.unsaved()}
+        for lease in self._leases.by_number.values():
             if lease.state == "saving":
-                states.update(dict.fromkeys((lease.node_at(step), step) for step in lease.saves))
+                states.update(dict.fromkeys((lease.node_at(step), step) for step in sorted(lease.saves)))
         tasks = [task for state in states for task in self._frontier.tasks_from(*state)]
         tasks.sort(key=lambda task: -task.reach)
         return [task for task in tasks if (task.node, task.start) not in ready]
 
-    def _worth(self, node: Node, step: int, worths: Mapping[int, float]) -> float:
-        """Return the most that anybody thinks of what is wanted at a step."""
+    def _worth(self, node: Node, step: int) -> float:
+        """Return the most that any study thinks of what is wanted at a step."""
         want = self._frontier.wants.get(node, {}).get(step)
+        worths = self._state.worths
         known = () if want is None else [worths.get(number, -math.inf) for number in want.requests]
         return max(known, default=-math.inf)
 
-    def width(self, choice: Choice, wish: Fraction, widening: Widening) -> Fraction:
-        """Return the widest that there are free slots for, within what was allotted; 0 for nothing."""
+    def width(self, choice: Choice, wish: Fraction, allocator: WidthAllocator) -> Fraction:
+        """Return the widest that there are free slots for, within what was allocated; 0 for nothing."""
         task, worker = choice.task, choice.worker
-        ladder = widening.ladder(task.goal, task.start, task.end, self._workers.slots)
+        ladder = allocator.ladder(task.goal, task.start, task.end, self._workers.slots)
         most = max(wish, ladder[0])
         free = self._workers.free if worker is None or self._workers.has_whole(worker) else 0
-        free -= sum(int(lease.claim - lease.width) for lease in self._books.leases.values() if lease.claim)
+        free -= sum(int(lease.claim - lease.width) for lease in self._leases.running() if lease.claim)
         return max((step for step in ladder if step <= most and (step < 1 or step <= free)), default=WAITS)

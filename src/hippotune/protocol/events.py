@@ -1,4 +1,4 @@
-"""What can happen to the engine. Small frozen values; the engine's `handle` has a method for each."""
+"""What can happen to the engine. Small frozen values; the engine has a handler for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal
 
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.numbers import Columns
+from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 
 
@@ -15,7 +16,7 @@ from hippotune.sequences.config import Config
 class Request:
     """Train `config` for `step` steps and tell its metrics there, and at the steps in `reports`.
 
-    `salt` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
+    `isolation_key` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
     checkpoint at `step` as well: the request is answered when both are there, and the checkpoint stays,
     whatever the budget, until the request is withdrawn.
     """
@@ -26,7 +27,7 @@ class Request:
     config: Config
     step: int
     reports: tuple[int, ...] = ()
-    salt: str = ""
+    isolation_key: str = ""
     keep: bool = False
 
 
@@ -50,7 +51,7 @@ class ConfigsForeseen:
 
 @dataclass(frozen=True, slots=True)
 class RequestWithdrawn:
-    """Nobody waits for this request any more."""
+    """A request is not waited for any more."""
 
     request: int
 
@@ -71,6 +72,20 @@ class WorthChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsRequired:
+    """From now on every evaluation must bring these metrics: a tuner reads them."""
+
+    metrics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WidthChanged:
+    """From now on this policy chooses how wide leases are; without one, each has one slot."""
+
+    policy: WidthPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineSet:
     """What a study does not hear before a moment, or before it has taken so many worker-seconds in all, it
     does not need. None takes that back.
@@ -83,7 +98,7 @@ class DeadlineSet:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLost:
-    """Somebody who wanted to use a checkpoint found it missing or damaged."""
+    """A checkpoint that was to be used is missing or damaged."""
 
     position: Position
 
@@ -242,6 +257,8 @@ Event = (
     | RequestWithdrawn
     | BestChanged
     | WorthChanged
+    | MetricsRequired
+    | WidthChanged
     | DeadlineSet
     | CheckpointLost
     | CheckpointDeleted

@@ -42,7 +42,7 @@ def growth_pays(slow: float, fast: float, left: float, restart: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
+class Allocated:
     """What comes of a policy's wishes.
 
     `widths` are for what could start, by where it starts; 0 for what has to wait. `stops` are leases that
@@ -53,7 +53,7 @@ class Allotment:
     stops: dict[Lease, tuple[int, Fraction]] = field(default_factory=dict)
 
 
-class Widening:
+class WidthAllocator:
     """A policy at work. `fits` says whether hyper-parameters' values allow a width above 1."""
 
     def __init__(self, policy: WidthPolicy, profile: Profile, fits: Fits | None) -> None:
@@ -98,7 +98,7 @@ class Widening:
         return max(self._profile.speed(step) for step in widths)
 
     def _ladder_of(self, lease: Lease, slots: int) -> Ladder:
-        goal, _, end = lease.way[-1]
+        goal, _, end = lease.path[-1]
         return self.ladder(goal, lease.start, end, slots)
 
     def _fits_all_the_way(self, config: Config, start: int, end: int, width: int) -> bool:
@@ -114,7 +114,7 @@ class Widening:
                 break
         return True
 
-    def allot(
+    def allocate(
         self,
         running: Sequence[Lease],
         tasks: Sequence[Task],
@@ -123,7 +123,7 @@ class Widening:
         now: float,
         worths: Sequence[float],
         claims: Sequence[Fraction],
-    ) -> Allotment:
+    ) -> Allocated:
         """Say how wide what could start should be, and what should be stopped to go on at another width.
 
         `beyond` is the time of what could start too, but is not among the tasks. `worths` are those of the
@@ -147,15 +147,15 @@ class Widening:
         growths = [self._growth(lease, each) for lease, each in zip(running, work, strict=False)]
         ladders = growths + [each.ladder for each in work[len(running) :]]
         given = self._given(work, wishes, ladders, slots)
-        allotment = Allotment()
+        allocated = Allocated()
         for task, width in zip(tasks, given[len(running) :], strict=True):
-            allotment.widths[task.node, task.start] = width
+            allocated.widths[task.node, task.start] = width
         for lease, each, width in zip(running, work, given, strict=False):
             if width > each.width:
                 step = self._stop(lease, each)
                 assert step is not None
-                allotment.stops[lease] = (step, width)
-        return allotment
+                allocated.stops[lease] = (step, width)
+        return allocated
 
     def _given(
         self, work: Sequence[Contender], wishes: Sequence[Fraction], ladders: Sequence[Ladder], slots: int
@@ -209,12 +209,12 @@ class Widening:
         """Return the usual steps from one step of a lease to another."""
         return sum(
             (min(end, last) - max(start, first)) * node.pace
-            for node, start, end in lease.way
+            for node, start, end in lease.path
             if min(end, last) > max(start, first)
         )
 
     def time_left(self, lease: Lease, now: float) -> float:
         """Return the usual steps that a lease still has to go, were it on one slot."""
         usual = self._profile.usual
-        gone = (now - lease.seen) / usual * self._profile.speed(lease.width) if usual else 0.0
+        gone = (now - lease.updated_at) / usual * self._profile.speed(lease.width) if usual else 0.0
         return max(self._between(lease, lease.at, lease.goal) - gone, 0.0)

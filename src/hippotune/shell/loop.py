@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from hippotune.engine.commands import (
+from hippotune.engine.core import Engine
+from hippotune.errors import CheckpointError, TrainerError
+from hippotune.executors.base import Executor
+from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
+from hippotune.protocol.commands import (
     Abort,
     Answer,
     Command,
@@ -25,11 +29,7 @@ from hippotune.engine.commands import (
     RunLease,
     UpdateLease,
 )
-from hippotune.engine.core import Engine
-from hippotune.engine.events import CheckpointDeleted, Event, Halted, Paused, Resumed
-from hippotune.errors import CheckpointError, TrainerError
-from hippotune.executors.base import Executor
-from hippotune.plan.facts import Checkpoint, Fact
+from hippotune.protocol.events import CheckpointDeleted, Event, Halted, Paused, Resumed
 
 Deliver = Callable[[Answer], None]
 
@@ -72,6 +72,7 @@ class Loop:
         self._quiet: list[asyncio.Future[None]] = []
         self._on_error: list[Callable[[BaseException], None]] = []
         self._on_rest: list[Callable[[], None]] = []
+        self._spans: list[list[SpanRecorded]] = []
 
     # For tuners, on the event loop.
 
@@ -98,19 +99,23 @@ class Loop:
                 self.handle(Resumed())
                 self._push_time()
 
-    def when_broken(self, call: Callable[[BaseException], None]) -> None:
-        """Have `call` told when the loop cannot go on."""
-        self._on_error.append(call)
-        if self.error is not None:
-            call(self.error)
-
     def when_resting(self, call: Callable[[], None]) -> None:
         """Have `call` told whenever nothing runs and everything that came of it has been told."""
         self._on_rest.append(call)
 
-    def forget(self, call: Callable[[], None]) -> None:
+    def forget_resting(self, call: Callable[[], None]) -> None:
         """Do not tell `call` any more."""
         self._on_rest.remove(call)
+
+    @contextmanager
+    def spans(self) -> Iterator[list[SpanRecorded]]:
+        """Collect the worker time that is recorded inside the block."""
+        spans: list[SpanRecorded] = []
+        self._spans.append(spans)
+        try:
+            yield spans
+        finally:
+            self._spans = [each for each in self._spans if each is not spans]
 
     def handle(self, event: Event) -> None:
         """Take in one event now."""
@@ -155,6 +160,8 @@ class Loop:
                     self.executor.carry_out(command)
                 case Record():
                     facts = command.facts
+                    for spans in self._spans:
+                        spans += [fact for fact in facts if isinstance(fact, SpanRecorded)]
                 case Answer() if command.order <= self._committed:
                     # What is durable already is told at once, so that a tuner that is run again hears
                     # every recorded result before any new one.
@@ -209,7 +216,7 @@ class Loop:
         if self.error is not None:
             return
         self.error = error
-        for call in self._on_error:
+        for call in list(self._on_error):
             call(error)
         self.emit(Halted())
 
@@ -248,16 +255,20 @@ class Loop:
             if not future.done():
                 future.set_result(None)
 
-    # Virtual time.
+    # Tuners at work, and virtual time.
 
-    def tuner_begins(self) -> None:
-        """A tuner is at work."""
+    def tuner_begins(self, broken: Callable[[BaseException], None]) -> None:
+        """A tuner is at work; `broken` is told if the loop cannot go on."""
         self.tuners += 1
+        self._on_error.append(broken)
+        if self.error is not None:
+            broken(self.error)
         self._wake_waiting()
 
-    def tuner_ends(self) -> None:
+    def tuner_ends(self, broken: Callable[[BaseException], None]) -> None:
         """A tuner asks for nothing more: what the others wait for may go on."""
         self.tuners -= 1
+        self._on_error.remove(broken)
         if self.tuners:
             self._push_time()
 

@@ -1,7 +1,7 @@
 """Which workers train a lease together: they are lost together.
 
 Slots live in threads of their own. What one of them says of a lease, and that the lease is over for all of
-its workers, must not overtake each other: both happen under the lock of `Bonds`.
+its workers, must not overtake each other: both happen under the lock of `WorkerGroups`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from hippotune.engine.events import Event, LeaseFailed, LeaseFinished
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished
 
 
-class Bonds:
-    """The leases that several workers are on at this moment, and those that came to a bad end."""
+class WorkerGroups:
+    """The leases that several workers are on, and those that lost a worker while others are still to end."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._workers: dict[int, Sequence[int]] = {}
-        self._broken: set[int] = set()
+        self._broken: dict[int, set[int]] = {}
 
-    def tie(self, lease: int, workers: Sequence[int]) -> None:
+    def form(self, lease: int, workers: Sequence[int]) -> None:
         """Several workers begin a lease."""
         with self.lock:
             self._workers[lease] = workers
 
-    def may_say(self, event: Event) -> bool:
+    def counts(self, event: Event) -> bool:
         """Return whether an event still counts; one that ends a lease frees all of its workers."""
         lease: int | None = getattr(event, "lease", None)
         if lease is None:
@@ -36,12 +36,16 @@ class Bonds:
             self._workers.pop(lease, None)
         return True
 
-    def cut(self, worker: int) -> list[int]:
-        """A worker is lost; return those that it was on a lease with, for whom nothing of it counts now."""
+    def lose(self, worker: int) -> list[int]:
+        """A worker is lost; return the others on its lease, which are to end too."""
         with self.lock:
+            for lease, left in list(self._broken.items()):
+                left.discard(worker)
+                if not left:
+                    del self._broken[lease]
             for lease, workers in self._workers.items():
                 if worker in workers:
                     del self._workers[lease]
-                    self._broken.add(lease)
+                    self._broken[lease] = {other for other in workers if other != worker}
                     return [other for other in workers if other != worker]
         return []

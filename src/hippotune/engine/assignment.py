@@ -1,0 +1,149 @@
+"""Leases start: after every event, work is given to the workers that are free, as wide as it is worth."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.orders import Orders
+from hippotune.engine.scheduler import Choice, Scheduler, source_of
+from hippotune.engine.state import State
+from hippotune.engine.width_allocator import WidthAllocator
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import (
+    CheckpointSaved,
+    Event,
+    GroupSubmitted,
+    LeaseFailed,
+    LeaseFinished,
+    RequestWithdrawn,
+    Resumed,
+    WidthChanged,
+    WorkerJoined,
+    WorkerLost,
+)
+from hippotune.scheduling.width import WAITS
+from hippotune.stages.frontier import Place
+
+_WHOLE = Fraction(1)
+# After these, what runs may be worth another width.
+_UNSETTLING = (
+    GroupSubmitted
+    | RequestWithdrawn
+    | Resumed
+    | WidthChanged
+    | WorkerJoined
+    | WorkerLost
+    | CheckpointSaved
+    | LeaseFinished
+    | LeaseFailed
+)
+
+
+class Assignment:
+    """Starts leases, and has stopped what is to go on at another width."""
+
+    def __init__(self, state: State, scheduler: Scheduler, orders: Orders, checkpoints: Checkpoints) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._orders = orders
+        self._checkpoints = checkpoints
+        self._next_lease = 0
+        self._unsettled = False
+
+    def assign(self, event: Event) -> None:
+        """Give work to free workers, after an event."""
+        state = self._state
+        self._unsettled |= isinstance(event, _UNSETTLING)
+        if state.halted or state.paused:
+            return
+        widths = self._allocate(state.allocator) if state.allocator and self._unsettled else {}
+        self._unsettled = False
+        while state.workers.places and self._has_room():
+            choice = self._scheduler.next(state.now)
+            if choice is None:
+                return
+            width = _WHOLE
+            if state.allocator is not None:
+                place = (choice.task.node, choice.task.start)
+                if place not in widths:
+                    widths = self._allocate(state.allocator)  # what has been started has made a difference
+                width = self._scheduler.width(choice, widths.get(place, WAITS), state.allocator)
+                if not width:
+                    return  # what is free is kept for what stops to go on wider
+            self._start(choice, width)
+
+    def _has_room(self) -> bool:
+        """Make room for a save, if there is none; False until a save is over, or something is deleted."""
+        if not self._checkpoints.has_room() and not self._state.eviction.is_deleting:
+            self._checkpoints.evict()
+        return self._checkpoints.has_room()
+
+    def _allocate(self, allocator: WidthAllocator) -> dict[Place, Fraction]:
+        """Ask for widths; have stopped what is to go on at another one."""
+        state = self._state
+        allocated = self._scheduler.allocate(allocator, state.claims, state.now)
+        for lease, (step, width) in allocated.stops.items():
+            if not self._checkpoints.has_room_to_stop():
+                break
+            lease.note(state.now, f"to stop at {step}, to go on at width {width}")
+            lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
+            state.changed[lease] = None
+        return allocated.widths
+
+    def _start(self, choice: Choice, width: Fraction) -> None:
+        state, task = self._state, choice.task
+        source, worker = source_of(task), choice.worker
+        if worker is None:
+            worker = state.workers.choose(source if task.start else None, whole=width >= 1)
+        warm = task.start > 0 and state.workers.holds(worker) == source
+        lease = Lease(
+            self._next_lease, choice.study, worker, task.path(), task.end, state.now, task.start, width
+        )
+        lease.loads, lease.updated_at = task.start > 0 and not warm, state.now
+        self._next_lease += 1
+        state.leases.open(lease)
+        self._orders.take_on(lease)
+        state.workers.take(worker, lease.id, width)
+        lease.peers = tuple(self._join(lease) for _ in range(1, int(width)))
+        if state.allocator is not None and lease.peers:
+            self._limit(lease, state.allocator.turn(lease))
+        command = RunLease(
+            lease=lease.id,
+            worker=worker,
+            config=task.goal.config,
+            start=lease.start,
+            end=lease.end,
+            segments=lease.segments,
+            saves=frozenset(lease.saves),
+            evaluations=frozenset(lease.evaluations),
+            source=None if warm or not task.start else state.plan[source.node].checkpoints[task.start],
+            warm=warm,
+            required=state.required,
+            probe=not state.probed and task.start == 0,
+            peers=lease.peers,
+            width=width,
+        )
+        lease.last_sent = (lease.end, command.saves, command.evaluations)
+        with_peers = "".join(f", {peer}" for peer in lease.peers)
+        lease.note(state.now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
+        state.commands.append(command)
+
+    def _join(self, lease: Lease) -> int:
+        """Have another worker train a lease together with its leader."""
+        peer = self._state.workers.choose(None)
+        self._state.workers.take(peer, lease.id, _WHOLE)
+        return peer
+
+    def _limit(self, lease: Lease, turn: int) -> None:
+        """Let a wide lease end where others branch off, or after a while: then widths are chosen anew."""
+        state, last = self._state, lease.start + turn
+        for step in sorted(lease.saves):
+            if step - lease.start >= turn // 4 and state.frontier.live_branches(lease.node_at(step), step):
+                last = min(last, step)
+                break
+        if last < lease.end and self._checkpoints.has_room_to_stop():
+            lease.stopping, lease.end = True, last
+            if last not in lease.node_at(last).checkpoints:
+                state.promises.saves.add(lease, last)

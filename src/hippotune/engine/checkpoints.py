@@ -1,0 +1,92 @@
+"""Which checkpoints stay, and whether there is room for more."""
+
+from __future__ import annotations
+
+from hippotune.engine.state import State
+from hippotune.plan.facts import Position
+from hippotune.protocol.commands import DropCheckpoint
+from hippotune.protocol.events import BestChanged, CheckpointDeleted, CheckpointLost
+
+
+class Checkpoints:
+    """Handles what happens to checkpoints, and says which may go."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._best: dict[str, set[Position]] = {}
+        self._pinned: dict[int, Position] = {}
+
+    # Events.
+
+    def best_changed(self, event: BestChanged) -> None:
+        """The checkpoints of the best results stay, whatever the budget."""
+        self._best[event.study] = {
+            self._state.plan.find(config, step, key).position(step) for config, step, key in event.best
+        }
+
+    def checkpoint_lost(self, event: CheckpointLost) -> None:
+        """A checkpoint is not what it was."""
+        self.drop(event.position)
+
+    def checkpoint_deleted(self, event: CheckpointDeleted) -> None:
+        """A checkpoint that was dropped takes no room any more."""
+        self._state.eviction.deleted(event.checkpoint)
+
+    # What stays.
+
+    def pin(self, request: int, position: Position) -> None:
+        """Keep a checkpoint, whatever the budget, until its request is withdrawn."""
+        self._pinned[request] = position
+
+    def unpin(self, request: int) -> None:
+        """What was kept for a request is subject to the budget again."""
+        self._pinned.pop(request, None)
+
+    def is_pinned(self, position: Position) -> bool:
+        """Whether a request asked for a checkpoint to be kept."""
+        return position in self._pinned.values()
+
+    def evict(self) -> None:
+        """Drop what leaves too little room in the budget for a save by every worker."""
+        workers = self._state.workers
+        for position in self._state.eviction.excess(len(workers.idle) + len(workers.busy), self._need):
+            self.drop(position)
+
+    def _need(self, position: Position) -> int:
+        """Grade a checkpoint: 0 may go, 1 is what an open request starts from, 2 stays."""
+        state = self._state
+        if any(lease.position(lease.start) == position for lease in state.leases.running()):
+            return 2
+        if self.is_pinned(position) or any(position in best for best in self._best.values()):
+            return 2
+        return int(state.frontier.held(state.plan[position.node], position.step) is not None)
+
+    def drop(self, position: Position) -> None:
+        """A checkpoint goes: what would have started there starts from the one before."""
+        state = self._state
+        node = state.plan[position.node]
+        checkpoint = node.checkpoints.get(position.step)
+        if checkpoint is not None:
+            state.facts.append(state.plan.drop(position))
+            state.commands.append(DropCheckpoint(position, checkpoint))
+            state.eviction.dropped(checkpoint)
+            state.frontier.unmarked(node, position.step)
+            state.workers.dropped(position)
+
+    # Room.
+
+    def has_room(self) -> bool:
+        """Whether one more lease may start: its save fits into the budget, or it is the only one."""
+        eviction = self._state.eviction
+        if eviction.budget is None:
+            return True
+        saves = self._state.promises.saves.count
+        return eviction.fits(saves + 1) or not (saves or eviction.is_deleting)
+
+    def has_room_to_stop(self) -> bool:
+        """Whether a lease may end on its way: where what it saves there had to go, it would begin again."""
+        return self.has_room_for(1)
+
+    def has_room_for(self, saves: int) -> bool:
+        """Whether so many saves fit, beside all that are promised."""
+        return self._state.eviction.fits(self._state.promises.saves.count + saves)

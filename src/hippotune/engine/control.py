@@ -1,0 +1,41 @@
+"""How the engine is to work: what is required, how wide, until when, and whether anything may start."""
+
+from __future__ import annotations
+
+from hippotune.engine.orders import Orders
+from hippotune.engine.state import State
+from hippotune.protocol.events import DeadlineSet, Halted, MetricsRequired, Paused, Resumed, WidthChanged
+
+
+class Control:
+    """Handles the events of those who run studies."""
+
+    def __init__(self, state: State, orders: Orders) -> None:
+        self._state = state
+        self._orders = orders
+
+    def metrics_required(self, event: MetricsRequired) -> None:
+        """From now on every evaluation must bring these metrics too."""
+        self._state.required |= event.metrics
+
+    def width_changed(self, event: WidthChanged) -> None:
+        """Another policy chooses widths from now on."""
+        self._state.use(event.policy)
+
+    def deadline_set(self, event: DeadlineSet) -> None:
+        """A study has limits, or none any more."""
+        self._state.deadlines.set(event.study, event.at, event.worker_seconds)
+
+    def paused(self, _: Paused) -> None:
+        """Nothing starts for now."""
+        self._state.paused = True
+
+    def resumed(self, _: Resumed) -> None:
+        """Leases may start again."""
+        self._state.paused = False
+
+    def halted(self, _: Halted) -> None:
+        """Nothing starts any more, and what runs stops at the end of its step."""
+        self._state.halted = True
+        for lease in self._state.leases.running():
+            self._orders.stop_at(lease, lease.at)

@@ -1,0 +1,113 @@
+"""The leases there are: on which nodes they are under way, and what they have taken and still take."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from fractions import Fraction
+
+from hippotune.engine.lease import Lease
+from hippotune.engine.promises import Promises
+from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import Fact
+from hippotune.plan.node import Node
+from hippotune.protocol.events import Event
+from hippotune.scheduling.profile import Profile
+from hippotune.scheduling.width import WAITS
+
+# How many leases that are over are remembered, for messages about events that come too late.
+_REMEMBERED = 16
+
+
+class LeaseTable:
+    """The leases by their numbers, from their start until their last save is over."""
+
+    def __init__(self, promises: Promises) -> None:
+        self.by_number: dict[int, Lease] = {}
+        self.worker_seconds = 0.0
+        self._promises = promises
+        self._over: deque[Lease] = deque(maxlen=_REMEMBERED)
+        self._on_node: dict[Node, dict[Lease, None]] = {}
+        self._width: dict[str, Fraction] = {}
+        self._spent: dict[str, float] = {}
+
+    def open(self, lease: Lease) -> None:
+        """A lease starts."""
+        self.by_number[lease.id] = lease
+        self._promises.open(lease)
+        self._width[lease.study] = self.width(lease.study) + lease.width
+        for node, _, _ in lease.path:
+            self._on_node.setdefault(node, {})[lease] = None
+
+    def release(self, lease: Lease, keep_saves_until: int | None) -> None:
+        """A lease's workers are off it; saves up to a step may still be under way."""
+        lease.state = "saving"
+        lease.claim = WAITS
+        self._width[lease.study] -= lease.width
+        for node, _, _ in lease.path:
+            on_node = self._on_node[node]
+            del on_node[lease]
+            if not on_node:
+                del self._on_node[node]
+        self._promises.release(lease, keep_saves_until)
+        self.forget_if_done(lease)
+
+    def forget_if_done(self, lease: Lease) -> None:
+        """A lease that is released and owes no save is over."""
+        if lease.state == "saving" and not lease.saves:
+            lease.state = "over"
+            del self.by_number[lease.id]
+            self._promises.close(lease)
+            self._over.append(lease)
+
+    def expect(self, number: int, event: Event, *states: str) -> Lease:
+        """Return the lease that an event is about; raise where the event cannot be about it now."""
+        lease = self.by_number.get(number)
+        if lease is None:
+            lease = next((each for each in self._over if each.id == number), None)
+            if lease is None:
+                raise IllegalTransition(f"{event} names lease {number}, which there is not")
+        if lease.state not in states:
+            raise IllegalTransition(f"{event} cannot come now: {lease.history()}")
+        return lease
+
+    def record(self, lease: Lease, now: float) -> list[Fact]:
+        """Enter what a lease has taken; return that, and what it has logged, as facts."""
+        spent = (now - lease.began) * float(lease.width)
+        self.worker_seconds += spent
+        self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
+        return [*lease.logged.release(lease.path), *lease.spans(now)]
+
+    def running(self) -> list[Lease]:
+        """Return the leases that have their workers."""
+        return [lease for lease in self.by_number.values() if lease.state == "running"]
+
+    def on(self, node: Node) -> Iterable[Lease]:
+        """Return the running leases whose path leads along a node."""
+        return self._on_node.get(node, ())
+
+    def on_nodes(self) -> Iterable[tuple[Node, Iterable[Lease]]]:
+        """Return all nodes with running leases on them, and those leases."""
+        return self._on_node.items()
+
+    def width(self, study: str) -> Fraction:
+        """Return how many slots a study's running leases have."""
+        return self._width.get(study, WAITS)
+
+    def spent(self, study: str, now: float) -> float:
+        """Return the worker-seconds that a study has taken, those of its running leases included."""
+        running = (
+            (now - lease.began) * float(lease.width) for lease in self.running() if lease.study == study
+        )
+        return self._spent.get(study, 0.0) + sum(running)
+
+    def to_spend(self, study: str, now: float, profile: Profile) -> float:
+        """Return the worker-seconds that a study's running leases take to their ends, as far as known."""
+        usual = profile.usual or 0.0
+        left = (
+            max((lease.end - lease.at) * usual / profile.speed(lease.width) - (now - lease.updated_at), 0.0)
+            * float(lease.width)
+            for lease in self.running()
+            if lease.study == study
+        )
+        return sum(left)

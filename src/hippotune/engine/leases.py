@@ -1,0 +1,172 @@
+"""What workers say of their leases.
+
+running ──────────▶ saving ──────────▶ over
+│  finished, failed   all saves are in
+└── lost with its worker: everything that it promised is open again
+"""
+
+from __future__ import annotations
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.requests import Requests
+from hippotune.engine.state import State
+from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.protocol.commands import Abort
+from hippotune.protocol.events import (
+    CheckpointSaved,
+    LeaseFailed,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    NumbersLogged,
+    Progressed,
+    SaveFailed,
+    StepsMissed,
+)
+
+
+class Leases:
+    """Handles the events of leases."""
+
+    def __init__(self, state: State, requests: Requests, checkpoints: Checkpoints) -> None:
+        self._state = state
+        self._requests = requests
+        self._checkpoints = checkpoints
+        # Paths that lost their worker since their last checkpoint, and how often.
+        self.losses: dict[tuple[Node, int], int] = {}
+
+    # On the way.
+
+    def lease_started(self, event: LeaseStarted) -> None:
+        """The worker holds the state that the lease starts from."""
+        lease = self._state.leases.expect(event.lease, event, "running")
+        lease.note(self._state.now, f"started, loaded in {event.seconds:.3f} s")
+        lease.updated_at = self._state.now
+        if lease.loads or lease.peers:
+            self._state.profile.observe_start(event.seconds)
+
+    def progressed(self, event: Progressed) -> None:
+        """Steps were trained."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running")
+        if event.step < lease.at:
+            raise IllegalTransition(f"{event} goes back: {lease.history()}")
+        state.probed = True
+        state.trained += event.steps
+        lease.at, lease.updated_at = event.step, state.now
+        node = lease.node_at(event.step)
+        lease.progressed(node, event.steps, event.seconds)
+        if state.profile.observe(node, event.steps, event.seconds, lease.width):
+            state.frontier.paced(node)
+
+    def numbers_logged(self, event: NumbersLogged) -> None:
+        """Training has logged numbers: they are recorded a second's worth at a time."""
+        lease = self._state.leases.expect(event.lease, event, "running")
+        if lease.logged.add(event, self._state.now):
+            self._state.facts += lease.logged.release(lease.path)
+
+    def metrics_reported(self, event: MetricsReported) -> None:
+        """There are metrics at a step."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running")
+        state.facts += lease.logged.release(lease.path)
+        lease.note(state.now, f"metrics at {event.step}")
+        lease.at = max(lease.at, event.step)
+        state.promises.evaluations.discard(lease, event.step)
+        node = lease.node_at(event.step)
+        if event.step not in node.metrics:
+            state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics))
+        self._requests.measured(node, event.step)
+
+    def steps_missed(self, event: StepsMissed) -> None:
+        """Orders came too late: what they asked for is open again."""
+        state = self._state
+        if event.lease not in state.leases.by_number:
+            return  # the update crossed the end of its lease, and nothing of it is owed any more
+        lease = state.leases.expect(event.lease, event, "running", "saving")
+        lease.note(
+            state.now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
+        )
+        for step in sorted(event.evaluations):
+            state.promises.break_evaluation(lease, step)
+        for step in sorted(event.saves):
+            state.promises.break_save(lease, step)
+        state.leases.forget_if_done(lease)
+
+    # Saves.
+
+    def checkpoint_saved(self, event: CheckpointSaved) -> None:
+        """A state is durable: whatever waited for it can start."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running", "saving")
+        lease.note(state.now, f"saved at {event.step}")
+        state.facts += lease.logged.release(lease.path)
+        lease.settled.add(event.step)
+        position = lease.position(event.step)
+        node = state.plan[position.node]
+        state.facts.append(state.plan.keep(position, event.checkpoint))
+        self.losses.pop(lease.origin, None)
+        state.workers.saved(position)
+        self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
+        state.leases.forget_if_done(lease)
+        state.eviction.kept(position)
+        self._checkpoints.evict()
+
+    def save_failed(self, event: SaveFailed) -> None:
+        """A state could not be written. That ends the study, but not the lease."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running", "saving")
+        lease.note(state.now, f"save failed at {event.step}: {event.error}")
+        lease.settled.add(event.step)
+        state.promises.break_save(lease, event.step)
+        state.leases.forget_if_done(lease)
+        full = "the disk is full; make room and run the same script again"
+        cause = full if event.disk_full else event.error
+        error = f"the checkpoint at step {event.step} could not be saved: {cause}"
+        state.commands.append(Abort(error, event.disk_full))
+
+    # Ends.
+
+    def lease_finished(self, event: LeaseFinished) -> None:
+        """The worker is idle and holds the state at the end of the lease, which it saves."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running")
+        lease.note(state.now, f"finished at {event.step}")
+        lease.at = event.step
+        state.facts += state.leases.record(lease, state.now)
+        if lease.start < event.step and event.step not in lease.settled:
+            state.promises.saves.add(lease, event.step)
+        position = lease.position(event.step)
+        saved = event.step == 0 or event.step in state.plan[position.node].checkpoints
+        state.workers.finish(lease.worker, position, saved)
+        for peer in lease.peers:
+            state.workers.finish(peer, None, saved=True)
+        if lease.claim:
+            state.claims[position] = lease.claim
+        state.leases.release(lease, keep_saves_until=event.step)
+
+    def lease_failed(self, event: LeaseFailed) -> None:
+        """The user's code raised, a checkpoint could not be read, or there was no memory."""
+        state = self._state
+        lease = state.leases.expect(event.lease, event, "running")
+        lease.note(state.now, f"failed in {event.phase} at {event.step}")
+        state.facts += state.leases.record(lease, state.now)
+        for worker in lease.workers:
+            state.workers.finish(worker, None, saved=True)
+        state.leases.release(lease, keep_saves_until=event.step - 1)
+        if event.out_of_memory and lease.width < 1:
+            self.keep_apart(lease)
+        elif event.phase in ("contract", "prepare", "build"):
+            state.commands.append(Abort(event.error))
+        elif event.checkpoint_unreadable:
+            self._checkpoints.drop(lease.position(lease.start))
+        else:
+            self._requests.fail(lease.node_at(event.step), event.step, event.error)
+
+    def keep_apart(self, lease: Lease) -> None:
+        """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""
+        if self._state.allocator is not None and lease.width < 1:
+            self._state.allocator.keep_apart(lease.path[-1][0])

@@ -1,0 +1,89 @@
+"""What leases promise when they start, and what running ones are told when that changes."""
+
+from __future__ import annotations
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.state import State
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.protocol.commands import UpdateLease
+
+
+class Orders:
+    """Makes promises on behalf of leases. What has changed is told at the end of the event."""
+
+    def __init__(self, state: State, checkpoints: Checkpoints) -> None:
+        self._state = state
+        self._checkpoints = checkpoints
+
+    def take_on(self, lease: Lease) -> None:
+        """Promise everything that lies on the path of a lease that starts."""
+        promises = self._state.promises
+        saves: set[int] = set()
+        for node, start, end in lease.path:
+            for step, want in self._state.frontier.wants.get(node, {}).items():
+                if start < step <= end or (step == start == lease.start and step > node.start):
+                    if not promises.is_evaluated(node, step):
+                        promises.evaluations.add(lease, step)
+                    if want.save:
+                        saves.add(step)
+            saves.update(node.branch_steps(start, end))
+        if lease.end > lease.start:
+            saves.add(lease.end)
+        saves = {step for step in saves if step not in lease.node_at(step).checkpoints}
+        for step in sorted(self._what_fits(lease, saves)):
+            promises.saves.add(lease, step)
+
+    def _what_fits(self, lease: Lease, steps: set[int]) -> set[int]:
+        """Leave out saves that there is no room for: first what nothing waits for yet, then the earliest."""
+        eviction, checkpoints = self._state.eviction, self._checkpoints
+        if eviction.budget is None:
+            return steps
+        must = {step for step in steps if step == lease.end or checkpoints.is_pinned(lease.position(step))}
+        others = [] if eviction.is_guess else sorted(steps - must, reverse=True)
+        others.sort(key=lambda step: not self._state.frontier.live_branches(lease.node_at(step), step))
+        while others and not checkpoints.has_room_for(len(must) + len(others)):
+            others.pop()
+        return must.union(others)
+
+    def entrust(self, node: Node, step: int, evaluate: bool, save: bool) -> None:
+        """Let a lease that is on its way to `step` of `node` see to it, where there is one."""
+        promises = self._state.promises
+        for lease in self._state.leases.on(node):
+            if self._state.halted or not lease.covers(node, step) or (lease.stopping and step > lease.end):
+                continue
+            if evaluate and not promises.is_evaluated(node, step):
+                promises.evaluations.add(lease, step)
+                lease.end = max(lease.end, step)
+            if save and step <= lease.end and step not in node.checkpoints:
+                pinned = self._checkpoints.is_pinned(Position(node.id, step))
+                if not promises.is_saved(node, step) and (pinned or self._checkpoints.has_room_for(1)):
+                    promises.saves.add(lease, step)
+            self._state.changed[lease] = None
+            return
+
+    def shorten(self, lease: Lease) -> None:
+        """Let a lease end where the last of what anything needs of it is."""
+        needed = set(lease.evaluations)
+        for step in lease.saves:
+            node = lease.node_at(step)
+            waited_for = Position(node.id, step) in self._state.promises.waiting_for_save
+            if waited_for or self._state.frontier.held(node, step) is not None:
+                needed.add(step)
+        self.stop_at(lease, max(needed, default=lease.at))
+
+    def stop_at(self, lease: Lease, step: int) -> None:
+        """Let a lease end at a step, if it would have gone further."""
+        if step < lease.end:
+            lease.end = step
+            self._state.changed[lease] = None
+
+    def tell(self) -> None:
+        """Tell running leases what has changed for them."""
+        for lease in self._state.changed:
+            orders = (lease.end, frozenset(lease.saves), frozenset(lease.evaluations))
+            if lease.state == "running" and orders != lease.last_sent:
+                lease.last_sent = orders
+                lease.note(self._state.now, f"now to {lease.end}")
+                self._state.commands.append(UpdateLease(lease.id, lease.worker, *orders))

@@ -1,0 +1,66 @@
+"""What the engine knows. Handlers change it, while an event is handled; everybody else only reads."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hippotune.engine.deadlines import Deadlines
+from hippotune.engine.eviction import CheckpointEviction
+from hippotune.engine.lease import Lease
+from hippotune.engine.lease_table import LeaseTable
+from hippotune.engine.open_request import OpenRequest
+from hippotune.engine.promises import Promises
+from hippotune.engine.width_allocator import Fits, WidthAllocator
+from hippotune.engine.worker_table import WorkerTable
+from hippotune.plan.facts import Fact, Position
+from hippotune.plan.plan import Plan
+from hippotune.protocol.commands import Command, Record
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.scheduling.profile import Profile
+
+
+class State:
+    """The plan, the open requests, the leases and the workers, and what an event leads to.
+
+    `required` are the metrics that tuners read: every evaluation must bring them. `probed` says whether a
+    trial was ever trained, so that its trainer is known to work. `worths` is what studies think of their open
+    requests. `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
+    orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
+    """
+
+    def __init__(self, plan: Plan, budget: int | None, policy: WidthPolicy | None, fits: Fits | None) -> None:
+        self.plan = plan
+        self.promises = Promises()
+        self.frontier = self.promises.frontier
+        self.profile = Profile(None if policy is None else policy.scaling)
+        self.eviction = CheckpointEviction(plan, budget)
+        self.requests: dict[int, OpenRequest] = {}
+        self.leases = LeaseTable(self.promises)
+        self.workers = WorkerTable()
+        self.deadlines = Deadlines()
+        self.required: frozenset[str] = frozenset()
+        self.worths: dict[int, float] = {}
+        self.paused = False
+        self.halted = False
+        self.probed = plan.order > 0
+        self.trained = 0
+        self.now = 0.0
+        self.facts: list[Fact] = []
+        self.commands: list[Command] = []
+        self.changed: dict[Lease, None] = {}
+        self.claims: dict[Position, Fraction] = {}
+        self._fits = fits
+        self.allocator: WidthAllocator | None = None
+        self.use(policy)
+
+    def use(self, policy: WidthPolicy | None) -> None:
+        """Have widths chosen by a policy from now on; without one, every lease has one slot."""
+        self.allocator = None if policy is None else WidthAllocator(policy, self.profile, self._fits)
+
+    def take_commands(self) -> list[Command]:
+        """Return what the event has led to, facts first, and begin anew."""
+        commands = self.commands
+        if self.facts:
+            commands.insert(0, Record(tuple(self.facts)))
+        self.commands, self.facts, self.changed, self.claims = [], [], {}, {}
+        return commands

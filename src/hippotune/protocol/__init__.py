@@ -1,0 +1,1 @@
+"""What the engine and executors say to each other, and how a lease goes: events, commands and `LeaseRun`."""

@@ -1,0 +1,130 @@
+"""How a lease goes, from its `RunLease` to its `LeaseFinished` or `LeaseFailed`. No I/O, no clock.
+
+    start ─▶ probe ─▶ at every step count: evaluate ─▶ save ─▶ train … finish
+            (if asked)                     (if due)   (if due)
+
+Real workers, the simulator and the tests' world all drive this class: `next` says what to do, `done` that it
+was done, and `update` takes new orders in between. They add only what doing it means to them. So what is
+simulated is what runs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import StepsMissed
+
+Action = Literal["start", "probe", "evaluate", "save", "train", "finish"]
+
+
+class LeaseRun:
+    """A lease under way. `at` is the step count reached; `doing` what is being done there, if anything.
+
+    `saved` and `evaluated` are the steps at which that was done, or will not be done any more.
+    """
+
+    __slots__ = (
+        "_stops",
+        "_to_come",
+        "at",
+        "doing",
+        "end",
+        "evaluated",
+        "evaluations",
+        "lease",
+        "over",
+        "saved",
+        "saves",
+    )
+
+    def __init__(self, lease: RunLease) -> None:
+        self.lease = lease
+        self.at = lease.start
+        self.end = lease.end
+        self.saves = lease.saves
+        self.evaluations = lease.evaluations
+        self.saved: set[int] = set()
+        self.evaluated: set[int] = set()
+        self.doing: Action | None = None
+        self.over = False
+        self._to_come: list[Action] = ["probe", "start"] if lease.probe else ["start"]
+        self._stops: list[int] | None = None
+
+    def next(self) -> Action:
+        """Return what to do now, and begin it."""
+        self.doing = action = self._to_come[-1] if self._to_come else self._due()
+        return action
+
+    def _due(self) -> Action:
+        """Return what is due at this step count: the one place that decides where a lease saves and stops."""
+        at = self.at
+        if at in self.evaluations and at not in self.evaluated:
+            return "evaluate"
+        if at in self.saves and at not in self.saved:
+            return "save"
+        return "finish" if at >= self.end else "train"
+
+    def begin(self, action: Action) -> None:
+        """Begin what another worker has decided: for the peers of a wide lease."""
+        self.doing = action
+
+    def done(self, steps: int = 1) -> None:
+        """End what was begun. Training counts for `steps`, which may be fewer than meant, or none."""
+        match self.doing:
+            case "train":
+                self.at += steps
+            case "evaluate":
+                self.evaluated.add(self.at)
+            case "save":
+                self.saved.add(self.at)
+            case "start" | "probe":
+                if self._to_come:
+                    self._to_come.pop()
+            case "finish":
+                self.over = True
+        self.doing = None
+
+    def update(self, update: UpdateLease) -> StepsMissed | None:
+        """Take new orders; return what among them comes too late, if anything does.
+
+        Where an update makes a lease stop, it saves, so that its work is not lost. After the end of the lease
+        only saves can be missed: metrics are asked for anew by those who need them.
+        """
+        if self.over:
+            return self._refuse(update)
+        first = self.at + (self.doing == "train")  # the step count to come, or the present one
+        self.end = max(update.end, first)
+        self.saves, self.evaluations = update.saves, update.evaluations
+        if self.end > self.lease.start:
+            self.saves |= {self.end}
+        self._stops = None
+        evaluations = frozenset(step for step in self.evaluations if step < first) - self.evaluated
+        saves = frozenset(step for step in self.saves if step < first) - self.saved
+        return StepsMissed(self.lease.lease, evaluations, saves) if evaluations or saves else None
+
+    def _refuse(self, update: UpdateLease) -> StepsMissed | None:
+        missed = frozenset(step for step in update.saves if step <= self.at) - self.saved
+        self.saved |= missed  # answered once
+        return StepsMissed(self.lease.lease, frozenset(), missed) if missed else None
+
+    def next_stop(self) -> int:
+        """Return the next step count after this one with something to do at it; its end at the latest."""
+        if self._stops is None:
+            self._stops = sorted((at for at in self.saves | self.evaluations if at < self.end), reverse=True)
+        while self._stops and self._stops[-1] <= self.at:
+            self._stops.pop()
+        return self._stops[-1] if self._stops else self.end
+
+    def fail(self, step: int | None = None) -> int:
+        """End because of an error in what is being done; return the first step count that is out of reach.
+
+        `step` is what a peer says of its own error; it may have failed where this worker did not.
+        """
+        if step is None:
+            at_first = self.doing in ("start", "probe") and self.at == 0
+            step = self.at + 1 if self.doing == "train" or at_first else self.at
+        elif step in self.evaluated:
+            step += 1
+        self.at, self.over, self.doing = step - 1, True, None
+        return step

@@ -1,0 +1,146 @@
+"""Logs of what engines were told and what they commanded, as text: one JSON object a line.
+
+The first line is what the engine was made with, and the configs, which the other lines name by their places
+in the list. Every other line is an event, its time, and the commands that it led to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from hippotune import Fluid
+from hippotune.engine.core import Engine
+from hippotune.engine.width_allocator import Fits
+from hippotune.plan import facts
+from hippotune.plan.plan import Plan
+from hippotune.protocol import events
+from hippotune.protocol.commands import Command
+from hippotune.protocol.events import Event
+from hippotune.scheduling.allocation import Allocation
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.sequences import Config
+from hippotune.trainers.base import Trainer
+
+KINDS = {kind.__name__: kind for kind in (*Event.__args__, events.Request, facts.Checkpoint)}
+
+
+class Recorder(Engine):
+    """An engine that keeps its log. The plan has to be a new one."""
+
+    made: Recorder
+
+    def __init__(
+        self,
+        plan: Plan,
+        budget: int | None = None,
+        policy: WidthPolicy | None = None,
+        fits: Fits | None = None,
+    ) -> None:
+        super().__init__(plan, budget, policy, fits)
+        assert not plan.nodes
+        self.head = {"budget": budget, "policy": policy, "widens": fits is not None}
+        self.log: list[tuple[float, Event, list[Command]]] = []
+        Recorder.made = self
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        if isinstance(event, events.WorkerLost):  # what follows names folders of this machine
+            event = dataclasses.replace(event, reason=event.reason.splitlines()[0])
+        commands = super().handle(event, now)
+        self.log.append((now, event, list(commands)))
+        return commands
+
+    def write(self, path: Path) -> None:
+        configs: dict[Config, int] = {}
+        lines = [
+            {"now": now, "event": encoded(event, configs), "commands": encoded(commands, configs)}
+            for now, event, commands in self.log
+        ]
+        head = {**self.head, "configs": [config.to_json() for config in configs]}
+        text = "\n".join(json.dumps(encoded(line, configs), separators=(",", ":")) for line in (head, *lines))
+        path.write_text(text + "\n")
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that was read."""
+
+    engine: Engine
+    entries: list[tuple[float, Event, list[Any]]]
+    configs: dict[Config, int]
+
+    def replay(self) -> Iterable[tuple[list[Any], list[Any]]]:
+        """Tell a new engine the same; yield what it commands, and what was commanded then."""
+        for now, event, expected in self.entries:
+            commands = self.engine.handle(event, now)
+            yield json.loads(json.dumps(encoded(commands, self.configs))), expected
+
+
+def read(path: Path) -> Log:
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    configs = [Config.from_json(config) for config in head["configs"]]
+    fits = Trainer.fits if head["widens"] else None
+    engine = Engine(Plan(), head["budget"], decoded(head["policy"], configs), fits)
+    entries = [(line["now"], decoded(line["event"], configs), line["commands"]) for line in lines]
+    return Log(engine, entries, {config: number for number, config in enumerate(configs)})
+
+
+def encoded(value: Any, configs: dict[Config, int]) -> Any:
+    if isinstance(value, Config):
+        return {"config": configs.setdefault(value, len(configs))}
+    if isinstance(value, Fluid):
+        return {"Fluid": {"packing": value.packing, "max_width": value.max_width, "dynamic": value.dynamic}}
+    if isinstance(value, Allocation):
+        return {"Allocation": {"kind": value.kind, "max_width": value.max_width}}
+    if isinstance(value, Fraction):
+        return {"fraction": str(value)}
+    if isinstance(value, facts.Position):
+        return {"position": list(value)}
+    if isinstance(value, frozenset):
+        return {"set": sorted(value)}
+    if isinstance(value, list | tuple):
+        return [encoded(each, configs) for each in value]
+    if isinstance(value, Mapping) and all(isinstance(key, int) for key in value):
+        return {"numbered": [[key, encoded(each, configs)] for key, each in value.items()]}
+    if isinstance(value, Mapping):
+        return {key: encoded(each, configs) for key, each in value.items()}
+    if dataclasses.is_dataclass(value):
+        fields = [(field.name, field.default) for field in dataclasses.fields(value)]
+        changed = {
+            name: encoded(getattr(value, name), configs)
+            for name, default in fields
+            if getattr(value, name) != default
+        }
+        return {type(value).__name__: changed}
+    assert value is None or isinstance(value, bool | int | float | str), value
+    return value
+
+
+def decoded(value: Any, configs: list[Config]) -> Any:
+    if isinstance(value, list):
+        return tuple(decoded(each, configs) for each in value)
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        ((kind, content),) = value.items()
+        match kind:
+            case "config":
+                return configs[content]
+            case "fraction":
+                return Fraction(content)
+            case "position":
+                return facts.Position(*content)
+            case "set":
+                return frozenset(content)
+            case "numbered":
+                return {key: decoded(each, configs) for key, each in content}
+            case "Fluid" | "Allocation":
+                return {"Fluid": Fluid, "Allocation": Allocation}[kind](**content)
+        if kind in KINDS:
+            return KINDS[kind](**{name: decoded(each, configs) for name, each in content.items()})
+    return {key: decoded(each, configs) for key, each in value.items()}

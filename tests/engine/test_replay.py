@@ -1,0 +1,34 @@
+"""Logs of real studies, replayed: an engine that is told the same commands the same, in the same order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.log import read
+from hippotune.engine.validation import validate
+from hippotune.protocol.events import DeadlineSet, WidthChanged, WorkerLost
+
+LOGS = {path.stem: path for path in sorted((Path(__file__).parent / "logs").glob("*.jsonl"))}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_recorded_study_leads_to_the_same_commands_and_facts(name: str) -> None:
+    log = read(LOGS[name])
+    for commands, expected in log.replay():
+        assert commands == expected
+        validate(log.engine)
+    assert log.engine.trained > 0
+    assert log.engine.leases == {}
+
+
+def test_the_logs_hold_what_can_happen_to_real_studies() -> None:
+    heard = {name: [event for _, event, _ in read(path).entries] for name, path in LOGS.items()}
+    assert any(isinstance(event, WorkerLost) for event in heard["with_a_worker_lost"])
+    assert any(isinstance(event, DeadlineSet) and event.at for event in heard["with_a_deadline"])
+    assert any(isinstance(event, WidthChanged) for event in heard["with_a_deadline"])
+    wide = [commands for _, _, commands in read(LOGS["with_widths"]).entries]
+    assert any("peers" in command.get("RunLease", {}) for commands in wide for command in commands)
+    dropped = [commands for _, _, commands in read(LOGS["with_little_room"]).entries]
+    assert any("DropCheckpoint" in command for commands in dropped for command in commands)

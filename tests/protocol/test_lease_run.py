@@ -1,0 +1,182 @@
+"""The course of a lease, whoever drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hippotune.protocol.commands import RunLease, Segment, UpdateLease
+from hippotune.protocol.lease_run import Action, LeaseRun
+from hippotune.sequences import Config
+
+CONFIG = Config({"lr": 0.1})
+
+
+def lease(
+    start: int, end: int, saves: Iterable[int] = (), evaluations: Iterable[int] = (), probe: bool = False
+) -> RunLease:
+    way = (Segment(0, start, end),)
+    return RunLease(7, 0, CONFIG, start, end, way, frozenset(saves), frozenset(evaluations), probe=probe)
+
+
+def update(end: int, saves: Iterable[int] = (), evaluations: Iterable[int] = ()) -> UpdateLease:
+    return UpdateLease(7, 0, end, frozenset(saves), frozenset(evaluations))
+
+
+def moves(run: LeaseRun) -> list[tuple[Action, int]]:
+    """Let a run go to its end, a step at a time."""
+    made: list[tuple[Action, int]] = []
+    while not run.over:
+        made.append((run.next(), run.at))
+        run.done()
+    return made
+
+
+def test_it_evaluates_before_it_saves_and_finishes_last() -> None:
+    assert moves(LeaseRun(lease(3, 5, saves=[4, 5], evaluations=[3, 5], probe=True))) == [
+        ("start", 3),
+        ("probe", 3),
+        ("evaluate", 3),
+        ("train", 3),
+        ("save", 4),
+        ("train", 4),
+        ("evaluate", 5),
+        ("save", 5),
+        ("finish", 5),
+    ]
+
+
+def test_a_lease_that_an_update_stops_saves_where_it_stops() -> None:
+    run = LeaseRun(lease(0, 9))
+    for _ in range(3):  # start, and two steps
+        run.next()
+        run.done()
+    assert run.update(update(end=1)) is None
+    assert moves(run) == [("save", 2), ("finish", 2)]
+
+
+def test_inside_a_step_its_end_is_the_next_chance_to_stop() -> None:
+    run = LeaseRun(lease(0, 9, saves=[9]))
+    run.next()
+    run.done()
+    assert run.next() == "train"
+    missed = run.update(update(end=0, saves=[0, 9], evaluations=[0]))
+    assert missed is not None
+    assert (missed.evaluations, missed.saves) == ({0}, {0})
+    run.done()
+    assert moves(run) == [("save", 1), ("finish", 1)]
+
+
+def test_training_that_has_not_begun_counts_for_nothing() -> None:
+    run = LeaseRun(lease(0, 9))
+    run.next()
+    run.done()
+    run.next()
+    run.done(0)
+    assert run.update(update(end=9, evaluations=[0])) is None
+    assert run.next() == "evaluate"
+
+
+def test_after_the_end_saves_that_will_not_come_are_missed_once() -> None:
+    run = LeaseRun(lease(0, 3, saves=[3]))
+    moves(run)
+    missed = run.update(update(end=6, saves=[2, 3, 5], evaluations=[1]))
+    assert missed is not None
+    assert (missed.evaluations, missed.saves) == (frozenset(), {2})
+    assert run.update(update(end=6, saves=[2, 3, 5])) is None
+
+
+def test_what_is_out_of_reach_depends_on_what_failed() -> None:
+    def failing(action: Action, start: int) -> int:
+        run = LeaseRun(lease(start, 9, evaluations=[start], probe=True))
+        while run.next() != action:
+            run.done()
+        return run.fail()
+
+    assert [failing(action, 0) for action in ("start", "probe", "evaluate", "train")] == [1, 1, 0, 1]
+    assert [failing(action, 4) for action in ("start", "probe", "evaluate", "train")] == [4, 4, 4, 5]
+
+
+def test_a_peer_that_fails_to_evaluate_what_its_lead_has_reported_fails_the_next_step() -> None:
+    run = LeaseRun(lease(0, 9, evaluations=[0]))
+    while run.next() != "train":
+        run.done()
+    assert run.fail(0) == 1
+    assert run.over
+
+
+steps = st.integers(0, 12)
+orders = st.builds(update, steps, st.frozensets(steps), st.frozensets(steps))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, 3),
+    st.integers(0, 9),
+    st.frozensets(steps),
+    st.frozensets(steps),
+    st.lists(st.tuples(st.integers(0, 6), orders), max_size=6),
+)
+def test_everything_asked_for_ahead_is_done_once_and_what_lies_behind_is_said_to_be_missed(
+    start: int,
+    length: int,
+    saves: frozenset[int],
+    evaluations: frozenset[int],
+    updates: list[tuple[int, UpdateLease]],
+) -> None:
+    run = LeaseRun(lease(start, start + length, saves, evaluations))
+    done: list[tuple[Action, int]] = []
+    stopped = False
+
+    def go(count: int) -> None:
+        for _ in range(count):
+            if not run.over:
+                done.append((run.next(), run.at))
+                run.done()
+
+    for count, latest in updates:
+        go(count)
+        if run.over:
+            break
+        at = run.at
+        missed = run.update(latest)
+        stopped = True
+        behind = {step for step in latest.saves if step < at and ("save", step) not in done}
+        assert (set() if missed is None else missed.saves) == behind
+        behind = {step for step in latest.evaluations if step < at and ("evaluate", step) not in done}
+        assert (set() if missed is None else missed.evaluations) == behind
+        assert run.end >= at
+    asked = (run.saves, run.evaluations)
+    over = run.over
+    go(200)
+    assert run.over
+    assert run.at == run.end or over
+    assert len(set(done)) == len(done), "nothing is done twice"
+    trained = [at for action, at in done if action == "train"]
+    assert trained == list(range(start, run.at))
+    for action, wanted in zip(("save", "evaluate"), asked, strict=True):
+        here = [at for kind, at in done if kind == action]
+        assert here == sorted(here)
+        if not over:
+            last = at if stopped else start
+            assert {at for at in wanted if last <= at <= run.at} <= set(here)
+    if stopped and not over and run.at > start:
+        assert ("save", run.at) in done
+
+
+@given(st.frozensets(steps, min_size=1), st.frozensets(steps))
+def test_going_from_stop_to_stop_does_the_same_as_going_step_by_step(
+    saves: frozenset[int], evaluations: frozenset[int]
+) -> None:
+    whole = lease(0, 12, saves, evaluations)
+    run, made = LeaseRun(whole), []
+    while not run.over:
+        action = run.next()
+        if action == "train":
+            run.done(run.next_stop() - run.at)
+        else:
+            made.append((action, run.at))
+            run.done()
+    assert made == [move for move in moves(LeaseRun(whole)) if move[0] != "train"]
