@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
 from hippotune.errors import IllegalTransition
+from hippotune.plan.facts import MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.protocol.events import (
@@ -23,9 +24,6 @@ from hippotune.protocol.events import (
     StepsMissed,
     WorkerJoined,
 )
-from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import MeasuredSteps, SpanRecorded
-from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
 
@@ -247,7 +245,7 @@ def test_an_illegal_transition_tells_the_history_of_the_lease() -> None:
         "  owes metrics at [10], saves at [10]",
         "  2.000 given to worker 0",
         "  3.000 started, loaded in 0.000 s",
-        "  5.000 metrics at 1",
+        "  6.000 metrics at 1",
     ]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import World, logged_at, trained_alone
-from hippotune.protocol.commands import Note, Record
-from hippotune.protocol.events import WorkerNoted
 from hippotune.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import CheckpointKept, MetricsRecorded, NumbersRecorded
 from hippotune.plan.plan import Plan
+from hippotune.protocol.commands import Note, Record
+from hippotune.protocol.events import WorkerNoted
 from hippotune.sequences import Constant, Exponential, MultiStep, Piecewise
 from hippotune.sequences.config import Config
 from hippotune.store.memory import MemoryStore
@@ -39,18 +39,17 @@ def logged_alone(config: Config, step: int) -> Logged:
 
 
 @given(groups=st.lists(asks, min_size=1, max_size=3), chance=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_what_is_read_along_a_trial_is_what_it_logs_alone(
     groups: list[list[tuple[Config, int]]], chance: random.Random
 ) -> None:
     world = World(slots=2, delayed=True)
     world.tick = chance.choice([0.01, 0.3, 1.0])
-    for group in groups:
+    for place, group in enumerate(groups):
         world.submit(*group)
         for _ in range(chance.randrange(40)):
             if moves := world.moves():
                 chance.choice(moves)()
-        if chance.random() < 0.5:
+        if place < 2 and chance.random() < 0.5:  # three losses in a row would fail the trial
             world.kill(chance.randrange(2))
     world.run(chance.randrange)
     store = MemoryStore()

@@ -17,7 +17,7 @@ from functools import partial
 from hippotune.engine.core import Engine
 from hippotune.engine.validation import validate
 from hippotune.engine.width_allocator import Fits
-from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
+from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
 from hippotune.protocol.events import (
@@ -35,8 +35,6 @@ from hippotune.protocol.events import (
     WorkerJoined,
     WorkerLost,
 )
-from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps
-from hippotune.plan.plan import Plan
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from executors.noisy import Noisy
+from hippotune.executors import Executor, Job
+from hippotune.plan.facts import Checkpoint
 from hippotune.protocol.commands import RunLease, Segment, UpdateLease
 from hippotune.protocol.events import (
     CheckpointSaved,
@@ -25,10 +27,6 @@ from hippotune.protocol.events import (
     NumbersLogged,
     Progressed,
 )
-from hippotune.executors import Executor, Job
-from hippotune.plan.facts import Checkpoint
-from hippotune.protocol.commands import RunLease, Segment, UpdateLease
-from hippotune.protocol.events import CheckpointSaved, Event, LeaseFailed, LeaseFinished, MetricsReported
 from hippotune.sequences.config import Config
 
 SECONDS = 300.0  # nothing takes so long unless it is broken
