@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from hippotune.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
 from hippotune.executors.base import Executor, Job
@@ -312,6 +312,31 @@ class Study:
         finally:
             with suppress(Closed):
                 runtime.ask(held.let_go)
+
+    @overload
+    def alone(self, config: Config | Mapping[str, Sequence | Value], steps: int) -> dict[str, float]: ...
+
+    @overload
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: Iterable[int]
+    ) -> dict[int, dict[str, float]]: ...
+
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: int | Iterable[int]
+    ) -> dict[str, float] | dict[int, dict[str, float]]:
+        """Train one trial by a plain loop in a fresh process and return its metrics after `steps` steps.
+
+        Nothing that was trained before is used, and nothing is kept: this is what every result of the study
+        must be equal to, bit for bit. For several steps it returns metrics by step.
+        """
+        from hippotune.alone import asked_steps, train_alone
+        from hippotune.executors.fresh import FreshInterpreters
+
+        asked = config if isinstance(config, Config) else Config(config), asked_steps(steps)
+        job = Job(self.trainer, self.settings, self.seed)
+        with FreshInterpreters(job, self.executor.environment()) as interpreters:
+            metrics = interpreters.run(train_alone, asked)
+        return metrics[steps] if isinstance(steps, int) else metrics
 
     def to_optuna(self, metric: str | None = None, mode: str | None = None) -> optuna.Study:
         """Return what the study has come to as an Optuna study in memory, for Optuna's plots and dashboard.

@@ -22,6 +22,7 @@ Contract
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from typing import Any
 
 from hippotune.engine.commands import ExecutorCommand
 from hippotune.engine.events import Event
+from hippotune.executors.environment import alike
 from hippotune.trainers.base import Trainer
 
 Emit = Callable[[Event], None]
@@ -61,6 +63,10 @@ class Executor(ABC):
     @abstractmethod
     def workers(self) -> int:
         """The number of slots that the executor is meant to have."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a worker: what has to be around a trial for it to give the same bits."""
+        return {**os.environ, **alike(os.environ, None, default=1)}
 
     @abstractmethod
     async def start(self, job: Job, emit: Emit) -> None:

@@ -70,6 +70,10 @@ class Local(Executor):
         """The number of worker processes."""
         return self._workers
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a worker."""
+        return {**os.environ, **alike(os.environ, self._threads, len(_shares(self._workers)[0]))}
+
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""
         if self._slots:
@@ -81,7 +85,7 @@ class Local(Executor):
             _begin,
             logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
             shares=_shares(self._workers) if self._threads is None else [],
-            environment=_environment(self._workers, self._threads),
+            environment=self.environment(),
         )
         slots: list[Slot] = []
         bonds = self._bonds = Bonds()
@@ -167,10 +171,6 @@ def _shares(workers: int) -> list[list[int]]:
     cores = _cores()
     size = max(1, len(cores) // workers)
     return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
-
-
-def _environment(workers: int, threads: int | None) -> dict[str, str]:
-    return {**os.environ, **alike(os.environ, threads, len(_shares(workers)[0]))}
 
 
 def _is_whole(value: object) -> bool:

@@ -101,6 +101,10 @@ class Ray(Executor):
         """The address of the web page of the cluster that was joined; None where it has none."""
         return self._cluster.dashboard if self._cluster is not None else None
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a worker, as far as it does not depend on the node."""
+        return {**os.environ, **alike(os.environ, self._threads, default=self._slot.cores)}
+
     async def start(self, job: Job, emit: Emit) -> None:
         """Join the cluster and have actors made; their workers are announced as they come up."""
         if self._crew is not None:
