@@ -147,9 +147,9 @@ class _Check:
             groups = [tuple(cuts)] if self.quick else [(cut,) for cut in reversed(cuts)]
             cutting = [pool.submit(interpreters.run, run_cuts, (task, group)) for group in groups]
             repeated, again, unsaved, *from_cuts = warm.result()
-            self._check(reference, repeated)
+            self._check(reference, repeated, again, unsaved)
             evaluated = evaluating.result()
-            self._check(reference, evaluated, again, unsaved)
+            self._check(reference, evaluated)
             fresh = [outcome for future in cutting for outcome in future.result()]
             self._check(evaluated, *sorted(fresh, key=lambda outcome: outcome.start), *from_cuts)
         return reference

@@ -151,7 +151,9 @@ def _hidden_parts(value: Any) -> Iterator[Part]:
             reduced = value.__reduce_ex__(4)
         except Exception:  # it cannot be pickled, and shows nothing else
             return
-        yield Part("reduced", None, reduced[1:3] if isinstance(reduced, tuple) else reduced)
+        if isinstance(reduced, tuple):  # its attributes were looked at already
+            reduced = tuple(part for part in reduced[1:3] if part is not vars(value))
+        yield Part("reduced", None, reduced)
 
 
 def _is_reduced_in_c(kind: type) -> bool:
@@ -203,7 +205,9 @@ def described(value: Any) -> str:
         return walk.short(value)
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return str(value.__qualname__)
-    if isinstance(value, (*_PLAIN, PurePath, Enum, Decimal, Fraction, date, time, timedelta, np.dtype)):
+    if isinstance(
+        value, (*_PLAIN, PurePath, Enum, Decimal, Fraction, date, time, timedelta, np.dtype, np.generic)
+    ):
         return walk.short(value)
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
