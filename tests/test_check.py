@@ -166,8 +166,21 @@ class WithGenerator(Walk):
 
 
 class Failing(Walk):
+    def prepare(self) -> None:
+        self._fail_in("prepare")
+
+    def build(self) -> None:
+        self._fail_in("build")
+
     def train(self) -> None:
-        raise ValueError("no more data")
+        self._fail_in("train")
+
+    def _fail_in(self, method: str) -> None:
+        if self.settings["fail_in"] == method:
+            raise ValueError("no more data")
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"loss": 0.0}
 
 
 class FailingBeforeTraining(Walk):
@@ -217,12 +230,13 @@ def test_a_state_that_cannot_be_saved_is_the_trainers_own_error() -> None:
         check_exact(WithGenerator, CONFIG, steps=2)
 
 
-def test_an_exception_shows_the_users_code_first() -> None:
+@pytest.mark.parametrize("method", ["prepare", "build", "train"])
+def test_a_traceback_starts_at_the_users_code(method: str) -> None:
     with pytest.raises(TrialFailed) as raised:
-        check_exact(Failing, CONFIG, steps=2)
+        check_exact(Failing, CONFIG, steps=2, settings={"fail_in": method})
     lines = str(raised.value).splitlines()
     assert lines[0].startswith("Traceback")
-    assert "in train" in lines[1]
+    assert f"in {method}" in lines[1]
     assert __file__ in lines[1]
     assert lines[-1] == "ValueError: no more data"
 
