@@ -48,7 +48,7 @@ class Walk(hippo.Trainer):
 
 
 class Network(hippo.TorchTrainer):
-    """Exact: a model inside of another object, an optimizer, gradients that are kept, a loader."""
+    """Exact: a model inside of another object, gradients that are kept, a loader, a scheduler, a hook."""
 
     def prepare(self) -> None:
         self.data = torch.utils.data.TensorDataset(torch.randn(12, 3), torch.randn(12, 1))
@@ -57,12 +57,15 @@ class Network(hippo.TorchTrainer):
         self.loader = hippo.Loader(self.data, 4, seed=self.seed)
         self.agent = _Agent()
         self.optimizer = torch.optim.Adam(self.agent.net.parameters(), lr=0.1)
+        self.optimizer.register_step_post_hook(_count_step)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2)
 
     def train(self) -> None:
         for x, y in self.loader.batches(2):
             nn.functional.mse_loss(self.agent.net(x), y).backward()
             self.optimizer.step()
-            self.agent.steps += 1
+            self.agent.steps += self.optimizer.defaults["counted"]
+        self.schedule.step()
         if self.agent.steps % 3 == 0:
             self.optimizer.zero_grad()
 
@@ -75,6 +78,10 @@ class _Agent:
     def __init__(self) -> None:
         self.net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.2), nn.Linear(4, 1))
         self.steps = 0
+
+
+def _count_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    optimizer.defaults["counted"] = optimizer.defaults.get("counted", 0) + 1
 
 
 COUNT = itertools.count()

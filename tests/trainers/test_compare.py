@@ -183,6 +183,17 @@ def test_gradients_and_modules_that_differ_are_named() -> None:
     assert {item.path for item in found} == {"self.model.0.bias.grad", "self.model.1._buffers"}
 
 
+def test_hooks_are_compared_in_their_order_and_not_by_their_numbers() -> None:
+    one, other = everything(), everything()
+    for graph in (one, other):
+        graph.handle = graph.model.register_forward_hook(print)
+    assert differences(one, other) == []
+    other.model.register_forward_hook(max)
+    found = first_difference(one, other)
+    assert found is not None
+    assert found.path == "self.model._forward_hooks"
+
+
 def test_what_is_one_object_has_to_be_one_object_in_the_other() -> None:
     shared: list[int] = []
     alias, own = holding(a=shared, b=shared), holding(a=[], b=[])

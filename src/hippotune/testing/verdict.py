@@ -49,7 +49,9 @@ _STORIES: Mapping[Name, _Story] = {
         "is not exact: the second trial in a process differs from the first",
         "in the first",
         "in the second",
-        f"Every trial gets a new object, so the first left something behind elsewhere: {_OUTSIDE}",
+        f"Every trial gets a new object, so the first left something behind elsewhere: {_OUTSIDE}. An import "
+        "within build() or train() can do it too, where the library draws random numbers as it is loaded: "
+        "import it at the top of the file, or in prepare()",
     ),
     "unsaved": _Story(
         "is not exact: a trial of which checkpoints are saved differs from one without",

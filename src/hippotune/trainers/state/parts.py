@@ -116,9 +116,19 @@ def parts(value: Any) -> Iterator[Part]:
     elif isinstance(value, (PurePath, Enum, np.generic, np.dtype, Decimal, Fraction)):
         return
     else:
-        children = walk.children(value)
+        children = _without_hook_numbers(value, walk.children(value))
     yield from (Part((text, number), text, child) for text, number, child in _numbered(children))
     yield from _hidden_parts(value)
+
+
+def _without_hook_numbers(value: Any, children: Iterator[walk.Child]) -> Iterator[walk.Child]:
+    """Leave out the numbers of torch's hooks, which all hooks of a process share: only their order counts."""
+    if walk.is_torch(value, "utils.hooks.RemovableHandle"):
+        return  # a number, and the dict of a module that it belongs to
+    has_hooks = walk.is_torch(value, "nn.Module") or walk.is_torch(value, "optim.Optimizer")
+    for text, child in children:
+        is_by_number = has_hooks and "_hooks" in text and isinstance(child, dict)
+        yield text, list(child.values()) if is_by_number else child
 
 
 def _numbered(children: Iterator[walk.Child]) -> Iterator[tuple[str, int, Any]]:
