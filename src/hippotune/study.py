@@ -11,9 +11,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from hippotune.errors import CheckpointError, HippoError, InvalidInput, TrialFailed
+from hippotune.errors import CheckpointError, HippoError, InvalidInput, StoreError, TrialFailed
 from hippotune.executors.base import Executor, Job
 from hippotune.history import listed_as
 from hippotune.identity.data import data_text
@@ -399,6 +399,40 @@ class Study:
         finally:
             with suppress(Closed):
                 runtime.ask(held.let_go)
+
+    @overload
+    def alone(self, config: Config | Mapping[str, Sequence | Value], steps: int) -> dict[str, float]: ...
+
+    @overload
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: Iterable[int]
+    ) -> dict[int, dict[str, float]]: ...
+
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: int | Iterable[int]
+    ) -> dict[str, float] | dict[int, dict[str, float]]:
+        """Train one trial by a plain loop in a fresh process and return its metrics after `steps` steps.
+
+        Nothing that was trained before is used, and nothing is kept: this is what every result of the study
+        must be equal to, bit for bit. For several steps it returns metrics by step.
+        """
+        from hippotune.alone import asked_steps, train_alone
+        from hippotune.executors.fresh import FreshInterpreters
+
+        asked = config if isinstance(config, Config) else Config(config), asked_steps(steps)
+        job = Job(self.trainer, self.settings, self.seed)
+        with FreshInterpreters(job, self.executor.environment(self._kept_threads())) as interpreters:
+            metrics = interpreters.run(train_alone, asked)
+        return metrics[steps] if isinstance(steps, int) else metrics
+
+    def _kept_threads(self) -> int | None:
+        """Return the number of threads that the study's plan keeps; None where there is no plan yet."""
+        from hippotune.store.catalog import open_store
+
+        with suppress(StoreError), open_store(self.home, self.store_url, create=False) as catalog:
+            origin = catalog.origin(self.key)
+            return None if origin is None else origin.threads
+        return None
 
     def to_optuna(self, metric: str | None = None, mode: str | None = None) -> optuna.Study:
         """Return what the study has come to as an Optuna study in memory, for Optuna's plots and dashboard.

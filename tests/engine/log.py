@@ -41,8 +41,9 @@ class Recorder(Engine):
         budget: int | None = None,
         policy: WidthPolicy | None = None,
         fits: Fits | None = None,
+        measured: Iterable[facts.MeasuredSteps] = (),
     ) -> None:
-        super().__init__(plan, budget, policy, fits)
+        super().__init__(plan, budget, policy, fits, measured)
         assert not plan.nodes
         self.head = {"budget": budget, "policy": policy, "widens": fits is not None}
         self.log: list[tuple[float, Event, list[Command]]] = []

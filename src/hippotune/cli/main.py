@@ -1,7 +1,7 @@
 """The command ``hippo``: finds the command that is meant, and says what went wrong in words for a person.
 
-Exit status: 0 done; 1 the user's own code raised, or nobody reads the output; 2 the request cannot be met,
-as the message says; 130 stopped by Ctrl-C.
+Exit status: 0 done; 1 the user's own code raised, a check has found something, or nobody reads the output;
+2 the request cannot be met, as the message says; 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hippotune as hippo
 from hippotune.cli.script import ScriptError
 from hippotune.errors import HippoError, TrainerError
 
-COMMANDS = ("run", "plan", "ls", "show", "export", "gc")
+COMMANDS = ("run", "plan", "check", "ls", "show", "export", "gc")
 """The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
@@ -28,6 +28,7 @@ hippo.SuccessiveHalving). Every STUDY is the name of a study that has been run."
 _EPILOG = """\
 examples:
   hippo plan digits.py         what would be shared and what it would cost; trains nothing
+  hippo check digits.py        whether trials can be cut and moved without changing a bit
   hippo run digits.py          train; after an interruption, the same command goes on
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them

@@ -24,12 +24,14 @@ Contract
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hippotune.executors.environment import alike
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.protocol.events import Event
 from hippotune.trainers.base import Trainer
@@ -80,6 +82,10 @@ class Executor(ABC):
     def identity(self) -> str:
         """Whose workers these are: executors of one identity are the same to a plan."""
         return f"{type(self).__name__} {id(self)}"
+
+    def environment(self, threads: int | None = None) -> dict[str, str]:
+        """Return the environment of a worker: what has to be around a trial for it to give the same bits."""
+        return {**os.environ, **alike(os.environ, threads or self.threads or self.usual_threads or 1)}
 
     @abstractmethod
     async def start(self, job: Job, emit: Emit) -> None:

@@ -19,7 +19,7 @@ from time import time
 
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.environment import alike, usual_threads
+from hippotune.executors.environment import usual_threads
 from hippotune.executors.hang_timeout import HangTimeout
 from hippotune.executors.process import WorkerProcess
 from hippotune.executors.shipping import pack
@@ -88,7 +88,7 @@ class Local(Executor):
             _begin,
             logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
             shares=shares if threads <= len(shares[0]) else [],
-            environment={**os.environ, **alike(os.environ, threads)},
+            environment=self.environment(threads),
         )
         slots: list[Slot] = []
         groups = self._groups = WorkerGroups()

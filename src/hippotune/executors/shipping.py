@@ -125,7 +125,11 @@ def _find(name: str) -> ModuleSpec | None:
 
 
 def _publish(name: str, trainer: type) -> None:
-    """Give classes that came by value the module that they say they are of."""
+    """Give classes that came by value the module that they say they are of, and that its packages."""
+    package = name.rpartition(".")[0]
+    while package and package not in sys.modules and _find(package) is None:
+        sys.modules[package] = types.ModuleType(package)
+        package = package.rpartition(".")[0]
     module = sys.modules[name] = types.ModuleType(name)
     for base in trainer.__mro__:
         if base.__module__ == name:

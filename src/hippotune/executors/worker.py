@@ -69,7 +69,7 @@ def main(descriptor: int, worker: int) -> None:
     """Work until told to close."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
     faulthandler.enable()
-    _end_with_parent()
+    end_with_parent()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     line = _Line(descriptor)
@@ -126,7 +126,7 @@ def _refuse_everything(line: _Line, error: str) -> None:
             line.send([LeaseFailed(lease.lease, lease.start, error, "contract")])
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Have the system kill this process when its parent dies, even while native code runs."""
     if sys.platform == "linux":
         import ctypes

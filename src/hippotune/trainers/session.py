@@ -99,6 +99,12 @@ class Session:
             )
         return self._trainer
 
+    def twin(self) -> Session:
+        """Return a session that holds no state, and shares what `prepare` left."""
+        twin = Session(self._class, self._settings, self._seed)
+        twin._prepared = self._prepared
+        return twin
+
     def start(self, config: Config, step: int, source: formats.Source | None, warm: bool) -> None:
         """Reach the state of `config` after `step` steps.
 

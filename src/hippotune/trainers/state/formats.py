@@ -66,7 +66,7 @@ class Whole:
     @classmethod
     def of(cls, trainer: Any, known: Known) -> Whole:
         """Copy the present state."""
-        return cls(dumps((vars(trainer), seeding.capture()), known, trainer))
+        return cls(dumps((vars(trainer), seeding.capture(), _hooks_numbered()), known, trainer))
 
     def write(self, file: BinaryIO) -> None:
         """Write it."""
@@ -89,8 +89,17 @@ def read_whole(
     graph = content["graph"]
     memory = [tensor.untyped_storage() for tensor in content.get("memory", ())]
     graph = graph if isinstance(graph, bytes) else graph.numpy().tobytes()
-    attributes, random = loads(Pickled(graph, memory), resolve)
+    attributes, random, hooks = loads(Pickled(graph, memory), resolve)
+    if hooks and (torch := sys.modules.get("torch")) is not None:
+        handles = torch.utils.hooks.RemovableHandle
+        handles.next_id = max(handles.next_id, hooks)
     return attributes, random
+
+
+def _hooks_numbered() -> int:
+    """Return the number of the next hook of torch: a new one must not take the place of a saved one."""
+    torch = sys.modules.get("torch")
+    return 0 if torch is None else int(torch.utils.hooks.RemovableHandle.next_id)
 
 
 # Data only.

@@ -107,7 +107,7 @@ def reduce_optimizer(optimizer: Optimizer) -> Reduced | None:
     """Keep all attributes of an optimizer; torch's own way drops those that a subclass adds."""
     if type(optimizer).__getstate__ is not Optimizer.__getstate__:
         return None
-    return _new, (type(optimizer),), dict(vars(optimizer))
+    return _new_optimizer, (type(optimizer),), dict(vars(optimizer))
 
 
 def reduce_module(module: nn.Module) -> Reduced | None:
@@ -216,6 +216,14 @@ def _rest_of(iterator: Any, indices: Any) -> Any:
 
 def _new(cls: Any) -> Any:
     return cls.__new__(cls)
+
+
+def _new_optimizer(cls: Any) -> Any:
+    # Torch wraps step() of a class, for hooks, when the first optimizer of it is made. A scheduler refers to
+    # that step by name.
+    optimizer = cls.__new__(cls)
+    optimizer._patch_step_function()
+    return optimizer
 
 
 def itself(value: Any) -> Any:

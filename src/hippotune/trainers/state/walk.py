@@ -40,7 +40,7 @@ def children(value: Any, reduced: bool = True) -> Iterator[Child]:
     elif isinstance(value, (list, tuple, deque)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     elif isinstance(value, Set):
-        yield from ((f"{{{_short(item)}}}", item) for item in value)
+        yield from ((f"{{{short(item)}}}", item) for item in value)
     elif isinstance(value, np.ndarray):
         if value.dtype == object:
             yield from ((f".flat[{index}]", item) for index, item in enumerate(value.flat))
@@ -62,12 +62,12 @@ def children(value: Any, reduced: bool = True) -> Iterator[Child]:
             yield (".grad", value.grad)
     elif reduced and not hasattr(value, "__dict__") and not _slots(value):
         yield from _reduced_children(value)
-    yield from _attribute_children(value)
+    yield from attributes(value)
 
 
 def _mapping_children(value: Mapping[Any, Any]) -> Iterator[Child]:
     for key, item in list(value.items()):
-        text = f"[{_short(key)}]"
+        text = f"[{short(key)}]"
         if type(key) not in ATOMS:
             yield (f"{text}'s key", key)
         yield (text, item)
@@ -82,11 +82,12 @@ def _function_children(function: types.FunctionType) -> Iterator[Child]:
         yield (f".__kwdefaults__[{name!r}]", item)
 
 
-def _attribute_children(value: Any) -> Iterator[Child]:
-    attributes = getattr(value, "__dict__", None)
-    if isinstance(attributes, dict):
+def attributes(value: Any) -> Iterator[Child]:
+    """Yield what an object holds as attributes; those of a module by the names that torch gives them."""
+    named = getattr(value, "__dict__", None)
+    if isinstance(named, dict):
         is_module = is_torch(value, "nn.Module")
-        for name, item in list(attributes.items()):
+        for name, item in list(named.items()):
             if is_module and name in ("_parameters", "_buffers", "_modules") and isinstance(item, dict):
                 yield from ((f".{inner}", part) for inner, part in list(item.items()) if part is not None)
             else:
@@ -121,7 +122,8 @@ def _reduced_children(value: Any) -> Iterator[Child]:
                 yield (" (inside)", part)
 
 
-def _short(key: object) -> str:
+def short(key: object) -> str:
+    """Return a value as Python writes it, cut where that is long."""
     try:
         text = repr(key)
     except Exception:  # what a user's __repr__ raises must not hide the name
@@ -146,14 +148,15 @@ def objects(
             if id(child) not in seen and (type(child) not in ATOMS or _is_long(child)):
                 seen.add(id(child))
                 kept.append(child)
-                waiting.append((_joined(path, text), child))
+                waiting.append((joined(path, text), child))
 
 
 def _is_long(value: Any) -> bool:
     return isinstance(value, (str, bytes)) and len(value) > _LONG
 
 
-def _joined(path: str, text: str) -> str:
+def joined(path: str, text: str) -> str:
+    """Return the name of what an object with the name `path` holds at `text`."""
     return path if text in (".cell_contents", " (inside)") else path + text
 
 

@@ -1,0 +1,71 @@
+"""One trial by a plain loop, as in a book: what every result of a study is compared with.
+
+There is no engine here, no checkpoint and no session; nothing is shared, nothing goes on from anything. The
+one rule of seeding: Python's, NumPy's and torch's generators are seeded with the study's seed before the
+trainer is made, before `prepare` and before `build`, and put back after `evaluate`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hippotune.errors import InvalidInput
+from hippotune.executors.base import Job
+from hippotune.trainers import seeding
+from hippotune.trainers.metrics import checked_metrics
+
+if TYPE_CHECKING:
+    from hippotune.sequences.config import Config
+    from hippotune.trainers.base import Trainer
+
+Metrics = dict[str, float]
+
+
+def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
+    """Return the steps that metrics are asked for at, in order."""
+    asked = (steps,) if isinstance(steps, int) else tuple(steps)
+    for step in asked:
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise InvalidInput(f"steps holds {step!r}; expected whole numbers from 0 on")
+    if not asked:
+        raise InvalidInput("steps is empty; expected a step, or several")
+    return tuple(sorted(set(asked)))
+
+
+def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Metrics]:
+    """Train one trial and return its metrics after each of the steps."""
+    config, steps = asked
+    had_torch = "torch" in sys.modules
+    trainer = _begun(job)
+    if not had_torch and "torch" in sys.modules:  # it was not there yet to be seeded
+        trainer = _begun(job)
+    trainer.setup(config.values(0))
+    metrics = {}
+    for step in range(steps[-1] + 1):
+        if step in steps:
+            metrics[step] = _evaluated(trainer)
+        if step == steps[-1]:
+            break
+        if step > 0 and (changes := config.changes(step)):
+            trainer.setup(changes)
+        with trainer.around("train"):
+            trainer.train()
+    return metrics
+
+
+def _begun(job: Job) -> Trainer:
+    settings: Mapping[str, Any] = job.settings
+    seeding.seed_all(job.seed)
+    trainer = job.trainer(settings, job.seed)
+    seeding.seed_all(job.seed)
+    trainer.prepare()
+    seeding.seed_all(job.seed)
+    trainer.build()
+    return trainer
+
+
+def _evaluated(trainer: Trainer) -> Metrics:
+    with seeding.put_back(), trainer.around("evaluate"):
+        return checked_metrics(trainer.evaluate())

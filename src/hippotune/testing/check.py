@@ -1,0 +1,159 @@
+"""Whether a trainer is exact: the same bits straight through, cut anywhere, in any process, evaluated or not.
+
+Every promise is tried for real, in fresh interpreters that get the trainer as workers do:
+
+* straight through, twice: is it deterministic at all?
+* with an evaluation after every step: does `evaluate` leave the state as it is?
+* from scratch in a process that has trained already, with checkpoints and without: is anything left behind?
+* cut after every step, going on in a fresh interpreter and in a warm process: is everything in the state?
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hippotune.errors import InvalidInput
+from hippotune.executors.base import Job
+from hippotune.executors.fresh import FreshInterpreters
+from hippotune.sequences.base import Sequence
+from hippotune.sequences.config import Config
+from hippotune.sequences.values import Value
+from hippotune.sizes import format_bytes
+from hippotune.testing import verdict
+from hippotune.testing.runs import Outcome, Task, run_cuts, run_evaluated, run_reference, run_warm
+from hippotune.trainers.base import Trainer
+from hippotune.trainers.state.formats import kind_of
+
+_SAVES_ITSELF = {"object": None, "state_dict": "state_dict()", "files": "save()"}
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """What a check found in order: how much it tried, and how long that took."""
+
+    trainer: str
+    steps: int
+    cuts: int
+    interpreters: int
+    checkpoint_bytes: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return it as lines for people to read."""
+        cuts = f"{self.cuts} cut{'s' if self.cuts != 1 else ''}"
+        rows = [
+            ("straight through, twice", f"{self.steps} steps", "the same bits"),
+            ("evaluated after every step", f"{self.steps} evaluations", "nothing changed"),
+            ("from scratch in a used process", "with and without checkpoints", "the same bits"),
+            ("cut, on in a fresh process", cuts, "the same bits"),
+            ("cut, on in a used process", cuts, "the same bits"),
+        ]
+        return [f"  {what:<32}{much:<30}{found}" for what, much, found in rows]
+
+    def __str__(self) -> str:
+        size = format_bytes(self.checkpoint_bytes)
+        return "\n".join(
+            [
+                *self.lines(),
+                *self.notes,
+                f"{self.trainer} is exact over {self.steps} steps (checkpoint {size}, "
+                f"{self.interpreters} fresh processes, {self.seconds:.0f} s)",
+            ]
+        )
+
+
+def check_exact(
+    trainer: type[Trainer],
+    config: Config | Mapping[str, Sequence | Value],
+    steps: int = 4,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    *,
+    quick: bool = False,
+    processes: int = 2,
+    environment: Mapping[str, str] | None = None,
+) -> Exactness:
+    """Check that trials of a trainer come to the same bits however they are cut, moved and evaluated.
+
+    Raises `NotExact`, which names what differs, and whatever the trainer raises: `TrainerError` where its
+    state cannot be saved or loaded, `TrialFailed` where its own code fails.
+
+    Parameters
+    ----------
+    trainer : type[Trainer]
+        The trainer's class.
+    config : Config or mapping
+        A sequence or a value for each hyper-parameter. Let some of them change within `steps`.
+    steps : int
+        How many steps to train; it is cut after each of them but the last.
+    settings, seed
+        As for a study.
+    quick : bool
+        Let one fresh interpreter go on from all cuts, the last of them first, instead of one each.
+    processes : int
+        How many interpreters run at the same time.
+    environment : mapping
+        The environment variables of the interpreters; by default those of ``hippo.Local()``.
+    """
+    for name, value, least in (("steps", steps, 2), ("processes", processes, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidInput(f"{name} is {value!r}; expected a whole number from {least} on")
+    config = config if isinstance(config, Config) else Config(config)
+    if config.limit is not None and config.limit < steps:
+        raise InvalidInput(f"steps is {steps}; the config has values for {config.limit} steps only")
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
+        raise InvalidInput(f"trainer is {trainer!r}; expected a class that extends hippo.Trainer")
+    if environment is None:
+        from hippotune.executors.local import Local
+
+        environment = Local().environment()
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="hippo-") as folder:
+        task = Task(config, steps, Path(folder))
+        check = _Check(trainer, Job(trainer, dict(settings or {}), seed), task, quick)
+        reference = check.run(environment, processes)
+        size = max(path.stat().st_size for path in Path(folder, "reference").iterdir())
+    seconds = time.monotonic() - began
+    interpreters = 3 + (1 if quick else steps - 1)
+    return Exactness(trainer.__name__, steps, steps - 1, interpreters, size, seconds, reference.notes)
+
+
+@dataclass(frozen=True)
+class _Check:
+    trainer: type[Trainer]
+    job: Job
+    task: Task
+    quick: bool
+
+    def run(self, environment: Mapping[str, str], processes: int) -> Outcome:
+        """Try everything, and return the run that all others were compared with."""
+        task = self.task
+        with ExitStack() as stack:
+            pool = ThreadPoolExecutor(processes)
+            stack.callback(pool.shutdown, cancel_futures=True)
+            interpreters = stack.enter_context(FreshInterpreters(self.job, environment))
+            reference = interpreters.run(run_reference, task)
+            warm = pool.submit(interpreters.run, run_warm, task)
+            evaluating = pool.submit(interpreters.run, run_evaluated, task)
+            cuts = range(task.steps - 1, 0, -1)
+            groups = [tuple(cuts)] if self.quick else [(cut,) for cut in reversed(cuts)]
+            cutting = [pool.submit(interpreters.run, run_cuts, (task, group)) for group in groups]
+            repeated, again, unsaved, *from_cuts = warm.result()
+            self._check(reference, repeated, again, unsaved)
+            evaluated = evaluating.result()
+            self._check(reference, evaluated)
+            fresh = [outcome for future in cutting for outcome in future.result()]
+            self._check(evaluated, *sorted(fresh, key=lambda outcome: outcome.start), *from_cuts)
+        return reference
+
+    def _check(self, truth: Outcome, *outcomes: Outcome) -> None:
+        saves_itself = _SAVES_ITSELF[kind_of(self.trainer)]
+        verdict.check(self.trainer.__name__, saves_itself, outcomes, truth)

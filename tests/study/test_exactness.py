@@ -1,0 +1,153 @@
+"""Sharing never changes a result: every trial of a study has the bits that it has alone, in a plain loop."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import hippotune as hippo
+from hippotune import Config, InvalidInput, MultiStep, Piecewise, TrialFailed
+
+STEPS = 6
+PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
+SPACE = hippo.Grid(
+    {
+        "lr": [0.01, MultiStep(0.01, [3, 5], 0.1)],
+        "bs": [4, Piecewise([4, 8], [2])],
+    }
+)
+
+
+class Agent:
+    """Holds a model where no list of attributes would look for one, and counts outside of tensors."""
+
+    def __init__(self) -> None:
+        self.net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+        self.target = [parameter.detach().clone() for parameter in self.net.parameters()]
+        self.losses: list[float] = []
+
+
+class Small(hippo.TorchTrainer):
+    def prepare(self) -> None:
+        x = torch.randn(24, 3)
+        self.data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+
+    def build(self) -> None:
+        self.loader = hippo.Loader(self.data, 4, seed=self.seed)
+        self.agent = Agent()
+        self.model = self.agent.net
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def train(self) -> None:
+        for x, y in self.loader.batches(5):
+            loss = nn.functional.mse_loss(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+            if len(self.agent.losses) % 2:  # every other gradient is added to the one before
+                self.optimizer.zero_grad()
+            self.agent.losses.append(loss.item())
+        for target, parameter in zip(self.agent.target, self.model.parameters(), strict=True):
+            target.lerp_(parameter.detach(), 0.1)
+
+    def evaluate(self) -> Mapping[str, float]:
+        x, y = self.data.tensors
+        loss = nn.functional.mse_loss(self.model(x), y).item()
+        target = sum(part.sum().item() for part in self.agent.target)
+        return {"loss": loss, "target": target, "noise": torch.rand(()).item()}
+
+
+def study_of(home: Path, workers: int = 1, share: bool = True) -> hippo.Study:
+    executor = hippo.Local(workers=workers, threads=1)
+    return hippo.Study("small", Small, home=home, executor=executor, seed=3, share=share)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[Config, dict[int, dict[str, float]]]:
+    study = study_of(tmp_path_factory.mktemp("alone"))
+    return {config: study.alone(config, [4, STEPS]) for config in SPACE}
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_trial_of_a_study_has_the_bits_that_it_has_alone(
+    workers: int, share: bool, alone: dict[Config, dict[int, dict[str, float]]], tmp_path: Path
+) -> None:
+    with study_of(tmp_path, workers, share) as study:
+        tuner = hippo.SuccessiveHalving(SPACE, "loss", "min", min_steps=4, max_steps=STEPS, reduction=2)
+        report = study.tune(tuner, progress=False)
+        assert len(report.trials) == len(alone)
+        for trial in report.trials:
+            assert trial.metrics == {step: alone[trial.config][step] for step in trial.metrics}
+        last = {config: study.eval(config, STEPS) for config in SPACE}
+    assert last == {config: metrics[STEPS] for config, metrics in alone.items()}
+    if share:
+        assert report.work.steps_trained < report.work.steps_requested
+
+
+def test_the_loop_in_the_documentation_gives_the_same_bits(
+    alone: dict[Config, dict[int, dict[str, float]]], tmp_path: Path
+) -> None:
+    (loop,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        if "def plain_loop" in block
+    )
+    config = list(SPACE)[-1]
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"{loop}\nimport json, sys\nsys.path[:0] = {sys.path!r}\n"
+        "from study.test_exactness import SPACE, STEPS, Small\n"
+        "print(json.dumps(plain_loop(Small, list(SPACE)[-1], STEPS, seed=3)))\n"
+    )
+    environment = study_of(tmp_path).executor.environment()
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == alone[config][STEPS]
+
+
+def test_alone_returns_the_metrics_of_one_step_or_of_several(tmp_path: Path) -> None:
+    study = hippo.Study("steps", Steps, home=tmp_path / "home")
+    assert study.alone({"by": 2}, 3) == {"count": 6}
+    assert study.alone({"by": Piecewise([2, 1], [2])}, range(5)) == {
+        0: {"count": 0},
+        1: {"count": 2},
+        2: {"count": 4},
+        3: {"count": 5},
+        4: {"count": 6},
+    }
+    assert not (tmp_path / "home").exists()
+
+
+def test_alone_shows_the_users_own_traceback(tmp_path: Path) -> None:
+    with pytest.raises(TrialFailed, match="ZeroDivisionError") as raised:
+        hippo.Study("steps", Steps, home=tmp_path).alone({"by": 0}, 1)
+    assert "in train" in str(raised.value).splitlines()[1]
+
+
+@pytest.mark.parametrize("steps", [-1, [], ["1"]])
+def test_alone_refuses_steps_that_are_none(steps: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="steps"):
+        hippo.Study("steps", Steps, home=tmp_path).alone({"by": 1}, steps)
+
+
+class Steps(hippo.Trainer):
+    def build(self) -> None:
+        self.count = 0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.by = hp["by"]
+
+    def train(self) -> None:
+        self.count += self.by // (1 if self.by else 0)
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"count": self.count}
