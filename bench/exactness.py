@@ -132,9 +132,8 @@ def study_or_error(trainer: Any, mode: str, home: Path) -> Trials | str:
 
 def checked(trainer: Any) -> str | None:
     """Return what check_exact says about a trainer; None where it finds nothing."""
-    from hippotune.testing import check_exact
-
     from hippotune.errors import NotExact
+    from hippotune.testing import check_exact
 
     try:
         check_exact(trainer, CONFIGS["drop at 2 and 4"][0], steps=STEPS)

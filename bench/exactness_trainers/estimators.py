@@ -41,7 +41,7 @@ class _Estimator(Plain):
         self.estimator.partial_fit(self.x[part], self.y[part], classes=[0, 1])
 
     def evaluate(self) -> Mapping[str, float]:
-        return {"loss": float(self.score())}
+        return {"loss": float(self.score()) if self.step else 0.0}
 
     def score(self) -> Any:
         return self.estimator.decision_function(self.x).sum()

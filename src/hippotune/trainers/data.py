@@ -127,18 +127,11 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left of the present epoch."""
-        self._begin()
-        epoch = self.epoch
-        while self.epoch == epoch:
-            yield self._take()
-            self._end_epoch_if_over()
+        return LoaderIterator(self, None)
 
     def batches(self, count: int) -> Iterator[Any]:
         """Yield the next `count` batches."""
-        self._begin()
-        for _ in range(count):
-            yield self._take()
-            self._end_epoch_if_over()
+        return LoaderIterator(self, count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place and the batch size, and what the order depends on."""
@@ -187,6 +180,31 @@ class Loader:
                 f"batch_size is {value}, but the dataset has only {self._order.samples} samples"
             )
         return int(value)
+
+
+class LoaderIterator:
+    """Yields the next `count` batches, or those left of the epoch. It may be kept between steps."""
+
+    def __init__(self, loader: Loader, count: int | None) -> None:
+        self._loader = loader
+        self._left = count
+        self._epoch: int | None = None  # the one that it goes to the end of, once it has begun
+
+    def __iter__(self) -> LoaderIterator:
+        return self
+
+    def __next__(self) -> Any:
+        loader = self._loader
+        if self._epoch is None:
+            loader._begin()
+            self._epoch = loader.epoch
+        else:
+            loader._end_epoch_if_over()
+        if self._left == 0 or (self._left is None and loader.epoch != self._epoch):
+            raise StopIteration
+        if self._left is not None:
+            self._left -= 1
+        return loader._take()
 
 
 def _check_dataset(dataset: Any, processes: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hippotune.sizes import format_bytes
 from hippotune.trainers.state import walk
 from hippotune.trainers.state.prepared import Prepared, mark
@@ -44,5 +46,4 @@ class LargeConstants:
 def _size(value: Any) -> int:
     if walk.is_tensor(value):
         return int(value.untyped_storage().nbytes()) if str(value.layout) == "torch.strided" else 0
-    size = getattr(value, "nbytes", 0) if not isinstance(value, type) else 0
-    return size if isinstance(size, int) else 0
+    return value.nbytes if isinstance(value, np.ndarray) else 0

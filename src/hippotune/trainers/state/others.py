@@ -8,7 +8,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hippotune.trainers.state.functions import reduce_cell
 from hippotune.trainers.state.refusals import Refused, reason_of
@@ -20,9 +20,36 @@ def reducer_for(kind: type) -> Callable[[Any], Any] | None:
     """Return how objects of a kind are reduced for pickle; None where its own way is right."""
     if kind in _REDUCERS:
         return _REDUCERS[kind]
+    if hasattr(kind, "__getattr__") and _is_pickled_by_default(kind):
+        return _reduce_forwarding
     if issubclass(kind, io.IOBase) and not issubclass(kind, (io.BytesIO, io.StringIO)):
         return _reduce_file
     return _refuse_if_known
+
+
+def _is_pickled_by_default(kind: Any) -> bool:
+    return (
+        kind.__reduce_ex__ is object.__reduce_ex__
+        and kind.__reduce__ is object.__reduce__
+        and kind.__getstate__ is object.__getstate__
+        and not hasattr(kind, "__setstate__")
+        and not hasattr(kind, "__getnewargs_ex__")
+        and not hasattr(kind, "__getnewargs__")
+    )
+
+
+def _reduce_forwarding(value: Any) -> Reduced | None:
+    """An object that answers to every name: pickle would ask it for methods before it holds anything."""
+    function, arguments, state, *_ = cast(Reduced, object.__reduce_ex__(value, 4))
+    _refuse_if_known(value)
+    return function, arguments, state, None, None, _set_state
+
+
+def _reduce_memoryview(view: memoryview) -> Reduced:
+    whole = memoryview(view.obj)
+    if (view.format, view.shape, view.strides) != (whole.format, whole.shape, whole.strides):
+        raise Refused(view, "is a view of a part of some memory, which cannot be saved; keep the whole")
+    return memoryview, (view.obj,)
 
 
 def _refuse_if_known(value: object) -> None:
@@ -80,8 +107,20 @@ def _closed_file(name: Any, mode: str) -> Any:
     return file
 
 
+class _Gone:
+    """Nothing refers to it."""
+
+
 def _dead_reference() -> weakref.ref[Any]:
-    return weakref.ref(types.SimpleNamespace())
+    return weakref.ref(_Gone())
+
+
+def _set_state(value: Any, state: Any) -> None:
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    if attributes:
+        object.__getattribute__(value, "__dict__").update(attributes)
+    for name, content in (slots or {}).items():
+        object.__setattr__(value, name, content)
 
 
 def _global(module: str, name: str) -> Any:
@@ -95,5 +134,6 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     weakref.ref: _reduce_reference,
     weakref.WeakValueDictionary: lambda value: (weakref.WeakValueDictionary, (dict(value),)),
     weakref.WeakKeyDictionary: lambda value: (weakref.WeakKeyDictionary, (dict(value),)),
+    memoryview: _reduce_memoryview,
     object: _reduce_sentinel,
 }

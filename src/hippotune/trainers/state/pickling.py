@@ -30,6 +30,7 @@ Reference = tuple[str, Any]
 """What stands for an object that is not in the pickle: its kind, and its name or number."""
 
 _MEMORY = "memory"
+_LONGEST_PATH = 160
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
             owners = (*owners, shared.owner)
         except Refused as refused:
             raise Unsavable(_named(refused.subject, str(refused), root, name)) from None
-        except RecursionError:
-            raise Unsavable(
-                f"{name} holds objects that are nested too deeply to be saved: pickle follows each reference "
-                "from within the one before. Keep long chains of objects in a list"
-            ) from None
         except Exception as error:
+            if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
+                raise Unsavable(
+                    f"{name} holds objects that are nested too deeply to be saved: pickle follows each reference "
+                    "from within the one before. Keep long chains of objects in a list"
+                ) from None
             reason = (
                 f"cannot be saved: {type(error).__name__}: {error}. Make it in prepare(), where it is kept "
                 "but not saved, or in every train(), or define state_dict() and load_state_dict()"
@@ -95,6 +96,8 @@ def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
 
 def _named(subject: Any, reason: str, root: Any, name: str) -> str:
     path = walk.find(root, lambda value: value is subject, name) or f"something that {name} holds"
+    if len(path) > _LONGEST_PATH:
+        path = f"{path[: _LONGEST_PATH // 2]} … {path[-_LONGEST_PATH // 2 :]}"
     return f"{path} ({type(subject).__name__}) {reason}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import socket
 import threading
@@ -33,6 +34,7 @@ _REASONS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), _GENERATOR),
     ((socket.socket,), f"is a network connection: {_IN_PREPARE} of train()"),
     ((threading.Thread,), f"is a thread: {_IN_PREPARE} of train()"),
+    ((ctypes.Array,), "is memory of ctypes, which cannot be saved; keep a NumPy array instead"),
     ((types.FrameType, types.TracebackType), "belongs to running code; keep the values that you need of it"),
 )
 

@@ -128,7 +128,7 @@ def _computed_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return weights that a hook computes from others before every call, without the way to them."""
     found = {}
     for hook in module._forward_pre_hooks.values():
-        name = getattr(hook, "name", None)
+        name = getattr(hook, "name", getattr(hook, "_tensor_name", None))
         if type(hook).__module__.startswith("torch.nn.utils.") and isinstance(name, str):
             value = vars(module).get(name)
             if isinstance(value, Tensor) and value.grad_fn is not None:
