@@ -69,8 +69,8 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
         except Exception as error:
             if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
                 raise Unsavable(
-                    f"{name} holds objects that are nested too deeply to be saved: pickle follows each reference "
-                    "from within the one before. Keep long chains of objects in a list"
+                    f"{name} holds objects that are nested too deeply to be saved: pickle follows each "
+                    "reference from within the one before. Keep long chains of objects in a list"
                 ) from None
             reason = (
                 f"cannot be saved: {type(error).__name__}: {error}. Make it in prepare(), where it is kept "
