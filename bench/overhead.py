@@ -34,7 +34,7 @@ from typing import Any
 import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import Config, Study, TrialGroup, Tuner
-from hippotune.executors import Executor
+from hippotune.executors.base import Executor
 
 TRIALS, REPORTS = 100, 10
 BARS = [Bar("hippo_seconds", "at most", 1.0), Bar("hippo_to_optuna", "at most", 0.2)]

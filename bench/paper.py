@@ -28,15 +28,15 @@ from typing import Any
 
 from harness import Bar, Figures, run
 from hippotune.executors.base import Job
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.events import MetricsRequired
-from hippotune.report import best_result
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
+from hippotune.study.report import best_result
+from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Trial, TrialGroup, Tuner
-from hippotune.tuning import Tuning
 
 Row = Mapping[str, float]
 

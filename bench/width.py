@@ -34,8 +34,8 @@ from typing import Any
 import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune.executors.base import Job
-from hippotune.executors.simulated import Simulated
-from hippotune.executors.simulation_times import ScalingCurve
+from hippotune.executors.simulated.executor import Simulated
+from hippotune.executors.simulated.times import ScalingCurve
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.scheduling import Fluid, WidthPolicy

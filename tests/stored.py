@@ -8,7 +8,7 @@ from typing import Any
 
 import hippotune as hippo
 from hippotune import Config, Report, Study, Trainer, TrialGroup, Trials, Tuner
-from hippotune.executors.local import Local
+from hippotune.executors.local.executor import Local
 
 
 class Falling(Trainer):

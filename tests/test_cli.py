@@ -21,7 +21,7 @@ import pickle
 from pathlib import Path
 
 import hippotune as hippo
-from hippotune.executors.local import Local
+from hippotune.executors.local.executor import Local
 from hippotune.spaces import Grid
 from hippotune.tuners import GridSearch
 

@@ -16,7 +16,7 @@ import pytest
 from hippotune import Report
 from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
-from hippotune.history import find_study
+from hippotune.history.history import find_study
 from hippotune.identity.key import PlanKey
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store

@@ -10,14 +10,21 @@ import pytest
 
 import hippotune as hippo
 from hippotune.errors import InvalidInput
-from hippotune.estimates import Cost, Estimate, estimate, format_estimates, measured_effects, on_one_slot
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences import Config, Exponential, MultiStep
 from hippotune.spaces.space import Grid
 from hippotune.store.catalog import open_store
+from hippotune.study.estimates import (
+    Cost,
+    Estimate,
+    estimate,
+    format_estimates,
+    measured_effects,
+    on_one_slot,
+)
 from hippotune.tuners.grid_search import GridSearch
 from hippotune.tuners.successive_halving import SuccessiveHalving
 

@@ -14,8 +14,8 @@ from torch import nn
 import hippotune as hippo
 from hippotune import Config, GridSearch, Report, Study, TorchTrainer
 from hippotune.cli.main import main
-from hippotune.executors.local import Local
-from hippotune.exports import export_folder
+from hippotune.executors.local.executor import Local
+from hippotune.study.exports import export_folder
 from stored import DECAYS, Asking, trained
 
 SPACE = {"lr": [0.1, 0.01, 0.001]}

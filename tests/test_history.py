@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hippotune import Config, Report, Trials, Tuner
 from hippotune.errors import InvalidInput
-from hippotune.history import History, find_study, read_study
+from hippotune.history.history import History, find_study, read_study
 from hippotune.plan.facts import Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.store.catalog import open_store

@@ -13,12 +13,12 @@ import pytest
 import hippotune as hippo
 from executors.noisy import Noisy
 from executors.rig import CONFIG
-from hippotune.executors.leases import Inbox, Runner
-from hippotune.executors.saver import SnapshotSaver
-from hippotune.notes import Notes
+from hippotune.executors.worker.runner import Inbox, Runner
+from hippotune.executors.worker.saver import SnapshotSaver
 from hippotune.protocol.commands import RunLease, Segment
 from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerNoted
 from hippotune.sequences.config import Config
+from hippotune.shell.notes import Notes
 from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session
 from stored import DECAYS, Asking, Falling

@@ -16,9 +16,9 @@ from optuna.trial import TrialState
 import hippotune as hippo
 from hippotune import Config, Report, Study
 from hippotune.errors import HippoError, InvalidInput, MissingExtra, StoreError
-from hippotune.executors.simulated import Simulated
-from hippotune.history import History
-from hippotune.optuna_study import Parameters
+from hippotune.executors.simulated.executor import Simulated
+from hippotune.history.history import History
+from hippotune.history.optuna_study import Parameters
 from hippotune.plan.facts import RequestMade
 from hippotune.plan.plan import Plan
 from hippotune.store.memory import MemoryStore

@@ -10,7 +10,7 @@ from paper_families import SEQUENCE_LENGTH, WEIGHT_DECAY, step_decay, warm_step_
 from stand_in import StandIn
 
 import hippotune as hippo
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.spaces import Grid
 from hippotune.tuners import GridSearch
 

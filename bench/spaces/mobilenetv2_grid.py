@@ -19,7 +19,7 @@ from paper_families import (
 from stand_in import StandIn
 
 import hippotune as hippo
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.spaces import Grid
 from hippotune.tuners import GridSearch
 

@@ -22,7 +22,7 @@ from paper_families import (
 from stand_in import StandIn
 
 import hippotune as hippo
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.spaces import Grid
 
 STEPS = 120

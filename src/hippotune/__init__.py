@@ -22,12 +22,12 @@ _HOMES = {
         "TrainerError",
         "TrialFailed",
     ),
-    "hippotune.estimates": ("Cost", "Estimate", "estimate", "format_estimates"),
-    "hippotune.executors.local": ("Local",),
-    "hippotune.executors.on_ray": ("Ray",),
-    "hippotune.executors.simulated": ("Simulated",),
-    "hippotune.executors.simulation_metrics": ("Recorded",),
-    "hippotune.report": ("Best", "Report", "TrialReport", "Work"),
+    "hippotune.study.estimates": ("Cost", "Estimate", "estimate", "format_estimates"),
+    "hippotune.executors.local.executor": ("Local",),
+    "hippotune.executors.ray.executor": ("Ray",),
+    "hippotune.executors.simulated.executor": ("Simulated",),
+    "hippotune.executors.simulated.metrics": ("Recorded",),
+    "hippotune.study.report": ("Best", "Report", "TrialReport", "Work"),
     "hippotune.scheduling": ("Allocation", "Contender", "Fluid", "WidthPolicy"),
     "hippotune.sequences": (
         "Config",
@@ -49,11 +49,11 @@ _HOMES = {
         "Then",
         "Warmup",
         "from_torch",
-        "parting",
+        "first_difference",
     ),
     "hippotune.spaces": ("Choice", "Grid", "Int", "LogUniform", "Option", "Samples", "Space", "Uniform"),
-    "hippotune.study": ("Study",),
-    "hippotune.together": ("tune_together",),
+    "hippotune.study.study": ("Study",),
+    "hippotune.study.together": ("tune_together",),
     "hippotune.trainers": ("Loader", "TorchTrainer", "Trainer"),
     "hippotune.tuners": (
         "ASHA",
@@ -90,18 +90,10 @@ if TYPE_CHECKING:
     from hippotune.errors import StoreError as StoreError
     from hippotune.errors import TrainerError as TrainerError
     from hippotune.errors import TrialFailed as TrialFailed
-    from hippotune.estimates import Cost as Cost
-    from hippotune.estimates import Estimate as Estimate
-    from hippotune.estimates import estimate as estimate
-    from hippotune.estimates import format_estimates as format_estimates
-    from hippotune.executors.local import Local as Local
-    from hippotune.executors.on_ray import Ray as Ray
-    from hippotune.executors.simulated import Simulated as Simulated
-    from hippotune.executors.simulation_metrics import Recorded as Recorded
-    from hippotune.report import Best as Best
-    from hippotune.report import Report as Report
-    from hippotune.report import TrialReport as TrialReport
-    from hippotune.report import Work as Work
+    from hippotune.executors.local.executor import Local as Local
+    from hippotune.executors.ray.executor import Ray as Ray
+    from hippotune.executors.simulated.executor import Simulated as Simulated
+    from hippotune.executors.simulated.metrics import Recorded as Recorded
     from hippotune.scheduling import Allocation as Allocation
     from hippotune.scheduling import Contender as Contender
     from hippotune.scheduling import Fluid as Fluid
@@ -124,8 +116,8 @@ if TYPE_CHECKING:
     from hippotune.sequences import Table as Table
     from hippotune.sequences import Then as Then
     from hippotune.sequences import Warmup as Warmup
+    from hippotune.sequences import first_difference as first_difference
     from hippotune.sequences import from_torch as from_torch
-    from hippotune.sequences import parting as parting
     from hippotune.spaces import Choice as Choice
     from hippotune.spaces import Grid as Grid
     from hippotune.spaces import Int as Int
@@ -134,8 +126,16 @@ if TYPE_CHECKING:
     from hippotune.spaces import Samples as Samples
     from hippotune.spaces import Space as Space
     from hippotune.spaces import Uniform as Uniform
-    from hippotune.study import Study as Study
-    from hippotune.together import tune_together as tune_together
+    from hippotune.study.estimates import Cost as Cost
+    from hippotune.study.estimates import Estimate as Estimate
+    from hippotune.study.estimates import estimate as estimate
+    from hippotune.study.estimates import format_estimates as format_estimates
+    from hippotune.study.report import Best as Best
+    from hippotune.study.report import Report as Report
+    from hippotune.study.report import TrialReport as TrialReport
+    from hippotune.study.report import Work as Work
+    from hippotune.study.study import Study as Study
+    from hippotune.study.together import tune_together as tune_together
     from hippotune.trainers import Loader as Loader
     from hippotune.trainers import TorchTrainer as TorchTrainer
     from hippotune.trainers import Trainer as Trainer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import World, logged_at, trained_alone
-from hippotune.logged import Logged, LoggedNumbers
+from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import CheckpointKept, MetricsRecorded, NumbersRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Note, Record

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from executors.rig import NEVER, Rig, logged_in
-from hippotune.executors import Executor
+from hippotune.executors.base import Executor
 from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,

@@ -11,7 +11,7 @@ import ray
 
 import hippotune as hippo
 from executors.noisy import Noisy
-from hippotune.executors import Executor
+from hippotune.executors.base import Executor
 
 HOLD = 3
 SPACE = {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from executors.noisy import Noisy
-from hippotune.executors import Executor, Job
+from hippotune.executors.base import Executor, Job
 from hippotune.plan.facts import Checkpoint
 from hippotune.protocol.commands import RunLease, Segment, UpdateLease
 from hippotune.protocol.events import (

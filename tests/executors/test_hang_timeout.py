@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippotune.executors.hang_timeout import HangTimeout
+from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.protocol.events import Progressed
 
 seconds = st.floats(0.001, 1e5)

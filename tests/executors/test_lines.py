@@ -11,8 +11,8 @@ import pytest
 
 from executors.rig import SECONDS
 from hippotune.errors import HippoError
-from hippotune.executors.line import Line
-from hippotune.executors.ray_network import answer, call, listen
+from hippotune.executors.local.channel import Line
+from hippotune.executors.ray.network import answer, call, listen
 
 SECRET = b"between us"
 Ends = tuple[Line, Line]

@@ -20,7 +20,8 @@ from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.rig import NEVER, SECONDS, Rig
 from hippotune.errors import HippoError, InvalidInput
-from hippotune.executors import Job, Local
+from hippotune.executors.base import Job
+from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import (
     CheckpointSaved,
     Event,

@@ -23,10 +23,13 @@ from executors.ray_nodes import Nodes, is_on
 from executors.rig import CONFIG, SECONDS, Rig
 from hippotune import Ray, Study, TrainerError
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
-from hippotune.executors import Job, ray_crew, ray_network, ray_slot
-from hippotune.executors.line import Line
-from hippotune.executors.ray_cluster import SlotResources
-from hippotune.executors.ray_network import Address
+from hippotune.executors.base import Job
+from hippotune.executors.local.channel import Line
+from hippotune.executors.ray import network as ray_network
+from hippotune.executors.ray import pool as ray_pool
+from hippotune.executors.ray import slot as ray_slot
+from hippotune.executors.ray.cluster import SlotResources
+from hippotune.executors.ray.network import Address
 from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
@@ -232,7 +235,7 @@ def heard() -> Iterator[Heard]:
 def test_a_cluster_without_room_is_waited_for_and_a_node_that_does_not_see_the_checkpoints_is_named(
     cluster: Nodes, heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_crew, "_SAY_SECONDS", 0.0)
+    monkeypatch.setattr(ray_pool, "_SAY_SECONDS", 0.0)
     others = cluster.occupy({"place": 1}), cluster.occupy({"place": 1})
     executor = Ray(slot={"place": 1}, workers=1)
     study = Study("blind", Noisy, home=tmp_path, executor=executor, version="1")

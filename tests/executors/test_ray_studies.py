@@ -18,7 +18,7 @@ from executors import ray_study
 from executors.ray_nodes import Nodes, is_on
 from executors.rig import SECONDS, Gate
 from hippotune import Local, Ray
-from hippotune.executors import Executor
+from hippotune.executors.base import Executor
 
 
 @pytest.fixture

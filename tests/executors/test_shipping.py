@@ -18,7 +18,7 @@ import pytest
 from executors.noisy import Noisy
 from executors.rig import SECONDS, Rig
 from hippotune.errors import TrainerError
-from hippotune.executors import Local
+from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import LeaseFailed, WorkerJoined
 
 # A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
@@ -56,7 +56,7 @@ import sys
 from pathlib import Path
 from executors.rig import Rig
 from hippotune.protocol.events import WorkerJoined
-from hippotune.executors import Local
+from hippotune.executors.local.executor import Local
 
 {module}
 

@@ -14,9 +14,9 @@ from executors.conformance import LeaseConformance
 from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
 from hippotune.errors import InvalidInput, TrainerError
-from hippotune.executors.simulated import Simulated
-from hippotune.executors.simulation_metrics import MadeUp, Recorded
-from hippotune.executors.simulation_times import ScalingCurve, StepTimes
+from hippotune.executors.simulated.executor import Simulated
+from hippotune.executors.simulated.metrics import MadeUp, Recorded
+from hippotune.executors.simulated.times import ScalingCurve, StepTimes
 from hippotune.plan.facts import Position
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.events import (

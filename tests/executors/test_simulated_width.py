@@ -13,7 +13,7 @@ from executors.virtual import Asks, Outcome, tune
 from hippotune import Fluid, Trainer
 from hippotune.errors import IllegalTransition
 from hippotune.executors.base import Job
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.protocol.commands import RunLease, Segment
 from hippotune.protocol.events import (
     Event,

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from hippotune.executors import Job
-from hippotune.executors.process import WorkerProcess
+from hippotune.executors.base import Job
+from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.shipping import encode, pack
-from hippotune.executors.wide import Part
+from hippotune.executors.worker.wide import Part
 from hippotune.plan.facts import Checkpoint
 from hippotune.protocol.commands import RunLease, Segment, UpdateLease
 from hippotune.protocol.events import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hippotune.engine.core import Engine
 from hippotune.engine.validation import validate
 from hippotune.executors.base import Job
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command
@@ -19,8 +19,8 @@ from hippotune.sequences.config import Config
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import ImmediateWriter
 from hippotune.store.memory import MemoryStore
+from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner
-from hippotune.tuning import Tuning
 
 SECONDS = 600.0  # of real time: nothing takes so long unless it is stuck
 

@@ -18,8 +18,8 @@ from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.plots import curves, save, timeline, tree, without_pauses
 from hippotune.plots.style import hue, shade, time_unit
-from hippotune.report import TrialReport
 from hippotune.sequences import Config, MultiStep
+from hippotune.study.report import TrialReport
 
 SPANS = [
     SpanRecorded(0, 0, 0, "train", 0, 10, began=100.0, ended=110.0),

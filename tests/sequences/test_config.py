@@ -87,9 +87,9 @@ def test_keys_tell_names_and_kinds_apart_but_not_ways_to_write_a_number() -> Non
 
 def test_configs_with_different_names_part_at_once() -> None:
     first, second = Config({"a": 1}), Config({"a": 1, "b": 2})
-    assert first.parting(second, 10) == 0
-    assert first.parting(second, 0) is None
-    assert first.parting(Config({"a": 1.0}), 10**6) is None
+    assert first.first_difference(second, 10) == 0
+    assert first.first_difference(second, 0) is None
+    assert first.first_difference(Config({"a": 1.0}), 10**6) is None
 
 
 def test_sequences_that_are_one_object_are_not_looked_into() -> None:
@@ -106,7 +106,7 @@ def test_sequences_that_are_one_object_are_not_looked_into() -> None:
 
     shared = Untouchable()
     first, second = Config({"a": shared, "b": 1}), Config({"a": shared, "b": Piecewise([1, 2], [7])})
-    assert first.parting(second, 10**6) == 7
+    assert first.first_difference(second, 10**6) == 7
 
 
 @given(configs())
@@ -117,7 +117,7 @@ def test_json_and_pickle_bring_back_an_equal_config(config: Config) -> None:
     ):
         assert again == config
         assert hash(again) == hash(config)
-        assert again.parting(config, LONGEST) is None
+        assert again.first_difference(config, LONGEST) is None
 
 
 def test_json_and_repr_show_constants_as_their_values() -> None:

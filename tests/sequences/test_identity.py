@@ -25,8 +25,8 @@ from hippotune.sequences import (
     Table,
     Then,
     Warmup,
+    first_difference,
     from_json,
-    parting,
 )
 from hippotune.sequences.base import FAMILIES
 from sequences import strategies
@@ -67,7 +67,7 @@ def test_equal_sequences_have_equal_hashes_and_never_part(first: Sequence, secon
     assert (first == second) != (first != second)
     if first == second:
         assert hash(first) == hash(second)
-        assert parting(first, second, LONGEST) is None
+        assert first_difference(first, second, LONGEST) is None
 
 
 @given(sequences(), st.lists(st.integers(0, LONGEST - 1), max_size=80))
@@ -119,8 +119,11 @@ def test_kinds_of_values_are_kept_apart_but_one_number_is_one_number() -> None:
     assert Constant(1) == Constant(1.0)
     assert Piecewise([True, 1], [3]) != Piecewise([1, 1], [3])
     assert Table([True]) != Table([1])
-    assert parting(Table([True]), Table([1]), 1) == 0
-    assert parting(Constant(0).then(Table([True, 1]), at=1), Constant(0).then(Table([1, 1]), at=1), 3) == 1
+    assert first_difference(Table([True]), Table([1]), 1) == 0
+    assert (
+        first_difference(Constant(0).then(Table([True, 1]), at=1), Constant(0).then(Table([1, 1]), at=1), 3)
+        == 1
+    )
 
 
 def test_sequences_never_change() -> None:

@@ -27,7 +27,7 @@ from hippotune.sequences import (
     Value,
     Warmup,
     as_sequence,
-    parting,
+    first_difference,
 )
 
 
@@ -60,8 +60,8 @@ def test_whole_numbers_of_many_digits_are_told_apart_while_others_have_twelve() 
     assert Step(3, 1, 3).value(25) == 3**26
     assert Step(3.0, 1, 3.0).value(25) == 2541865828330.0
     assert Step(3, 1, 3) != Step(3.0, 1, 3.0)
-    assert parting(Step(3, 1, 3), Step(3.0, 1, 3.0), 100) == 25
-    assert parting(MultiStep(3, [10**4] * 25, 3), MultiStep(3.0, [10**4] * 25, 3), 10**5) == 10**4
+    assert first_difference(Step(3, 1, 3), Step(3.0, 1, 3.0), 100) == 25
+    assert first_difference(MultiStep(3, [10**4] * 25, 3), MultiStep(3.0, [10**4] * 25, 3), 10**5) == 10**4
     seed = 10**15 + 1
     assert Constant(seed) != Constant(seed + 1)
     assert Constant(seed) != Constant(float(seed))

@@ -22,7 +22,7 @@ from hippotune import (
     Tuner,
     Warmup,
 )
-from hippotune.executors import leases
+from hippotune.executors.worker import runner
 from study.walkers import Walker
 
 SPACE = hippo.Grid(
@@ -51,8 +51,8 @@ class Clocked(Walker):
     def build(self) -> None:
         super().build()
         self.clock = 0.0
-        assert hasattr(leases, "perf_counter")
-        leases.perf_counter = lambda: self.clock
+        assert hasattr(runner, "perf_counter")
+        runner.perf_counter = lambda: self.clock
 
     def train(self) -> None:
         super().train()

@@ -29,8 +29,8 @@ from hippotune import (
     Tuner,
     tune_together,
 )
-from hippotune.limits import Limits
 from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.study.limits import Limits
 from study.walkers import Walker
 from tuners.test_conformance import TUNERS, Idle
 

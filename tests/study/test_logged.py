@@ -9,7 +9,7 @@ import pytest
 
 import hippotune as hippo
 from hippotune import Config, InvalidInput, MultiStep, Study
-from hippotune.logged import Logged
+from hippotune.history.logged import Logged
 from hippotune.plan.facts import NumbersRecorded
 from hippotune.store.catalog import open_store
 from hippotune.trainers.session import Session

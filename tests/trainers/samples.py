@@ -22,10 +22,10 @@ from torch.utils.data import Dataset
 from hippotune.sequences.config import Config
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer
-from hippotune.trainers.data import Loader
 from hippotune.trainers.session import Session
 from hippotune.trainers.state import walk
-from hippotune.trainers.torch import TorchTrainer
+from hippotune.trainers.torch.loader import Loader
+from hippotune.trainers.torch.trainer import TorchTrainer
 
 torch.set_num_threads(1)  # the models are too small for more
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hippotune import Config, HippoError, InvalidInput, MultiStep
-from hippotune.exports import Origin, export
+from hippotune.study.exports import Origin, export
 from hippotune.trainers.export import NothingToExport, find_parts
 
 ORIGIN = Origin(

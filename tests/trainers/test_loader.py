@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from hippotune import InvalidInput
-from hippotune.trainers.data import Loader
+from hippotune.trainers.torch.loader import Loader
 from trainers.samples import Images
 
 

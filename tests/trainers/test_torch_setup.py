@@ -11,8 +11,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from hippotune import InvalidInput, TrainerError
-from hippotune.trainers.data import Loader
-from hippotune.trainers.torch import TorchTrainer
+from hippotune.trainers.torch.loader import Loader
+from hippotune.trainers.torch.trainer import TorchTrainer
 
 
 class Two(TorchTrainer):

@@ -13,11 +13,11 @@ from torch.utils.data import TensorDataset
 
 from hippotune import Config
 from hippotune.trainers.base import Trainer
-from hippotune.trainers.data import Loader
-from hippotune.trainers.order import Keys, Order
+from hippotune.trainers.parallel.share import Batch, Share
 from hippotune.trainers.session import Session
-from hippotune.trainers.share import Batch, Share
-from hippotune.trainers.torch import TorchTrainer
+from hippotune.trainers.torch.loader import Loader
+from hippotune.trainers.torch.order import Keys, Order
+from hippotune.trainers.torch.trainer import TorchTrainer
 from trainers.samples import Plain, saved_by
 from trainers.width_samples import Together
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from hippotune.trainers.data import Loader
-from hippotune.trainers.torch import TorchTrainer
+from hippotune.trainers.torch.loader import Loader
+from hippotune.trainers.torch.trainer import TorchTrainer
 
 torch.set_num_threads(1)  # the models are too small for more
 

@@ -153,13 +153,15 @@ class Sharing(Scripted):
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         config = who if isinstance(who, Config) else who.config
         return any(
-            stops[-1] == step and self.trials[number].config.parting(config, step) is None
+            stops[-1] == step and self.trials[number].config.first_difference(config, step) is None
             for number, stops in self._under_way.items()
         )
 
     def state(self, trial: Trial, step: int) -> Hashable:
         return next(
-            (each.number, step) for each in self.trials if each.config.parting(trial.config, step) is None
+            (each.number, step)
+            for each in self.trials
+            if each.config.first_difference(trial.config, step) is None
         )
 
     def _states(self) -> list[list[int]]:
@@ -169,7 +171,7 @@ class Sharing(Scripted):
             config, step = self.trials[number].config, stops[-1]
             for state in states:
                 same_step = self._under_way[state[0]][-1] == step
-                if same_step and self.trials[state[0]].config.parting(config, step) is None:
+                if same_step and self.trials[state[0]].config.first_difference(config, step) is None:
                     state.append(number)
                     break
             else:

@@ -9,7 +9,7 @@ import pytest
 
 import hippotune.tuners
 from hippotune import Study
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.sequences import Config, Exponential
 from hippotune.spaces import Grid, LogUniform, Option, Samples, Space
 from hippotune.trainers import Trainer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hippotune as hippo
-from hippotune.executors.simulated import Simulated
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.spaces import Uniform
 from hippotune.trainers import Trainer
 from tuners.scripted import tune

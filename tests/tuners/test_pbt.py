@@ -71,7 +71,7 @@ def test_the_worst_are_replaced_by_branches_off_the_best(population, quantile, w
         best = [done.trials[number].config for number in ranked[: max(replaced, 1)]]
         for number in born:
             config = done.trials[number].config
-            assert any(config.parting(winner, step) is None for winner in best)
+            assert any(config.first_difference(winner, step) is None for winner in best)
 
 
 def test_members_certain_to_stay_go_on_before_the_slowest_has_arrived():

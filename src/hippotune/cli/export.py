@@ -15,8 +15,8 @@ from typing import Any, Protocol, TextIO
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, reading
 from hippotune.errors import InvalidInput, MissingExtra
-from hippotune.history import History
-from hippotune.report import Columns
+from hippotune.history.history import History
+from hippotune.study.report import Columns
 
 _DESCRIPTION = """\
 Write a study as a table: a row for every trial and step at which it was measured, and one for every

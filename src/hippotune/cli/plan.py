@@ -14,7 +14,7 @@ from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences.config import Config
 from hippotune.spaces.sharing import sharing
 from hippotune.stages.tree import StageTree, stage_tree
-from hippotune.study import Study
+from hippotune.study.study import Study
 from hippotune.tuners import BOHB, PBT, OptunaSearch, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
 from hippotune.view import short
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     for line in outlook.lines():
         console.print(line, soft_wrap=True)
     if options.workers:
-        from hippotune.estimates import estimate, format_estimates
+        from hippotune.study.estimates import estimate, format_estimates
 
         rows = estimate(script.study, script.tuner, options.workers, options.seconds)
         console.print()
@@ -124,8 +124,8 @@ class Known:
         """Read what is stored; nothing is made where nothing is."""
         if study.executor.virtual:
             return cls(Plan())
-        from hippotune.estimates import on_one_slot, speeds_of
         from hippotune.store.catalog import FILE_NAME, open_store
+        from hippotune.study.estimates import on_one_slot, speeds_of
 
         if study.store_url is None and not (study.home / FILE_NAME).is_file():
             return cls(Plan())

@@ -10,7 +10,7 @@ from datetime import datetime, time, timedelta
 
 from hippotune.cli.command import Commands, add_command, add_file
 from hippotune.cli.script import load
-from hippotune.report import Report
+from hippotune.study.report import Report
 
 _DESCRIPTION = """\
 Train the study that FILE defines: run study.tune(tuner) and print the report.

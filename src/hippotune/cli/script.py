@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from hippotune.errors import HippoError, InvalidInput
 
 if TYPE_CHECKING:
-    from hippotune.study import Study
+    from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
 
@@ -40,7 +40,7 @@ class Script:
 
 def load(path: Path) -> Script:
     """Run a file and take what it defines."""
-    from hippotune.study import Study
+    from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
     if path.is_dir() or not path.exists():

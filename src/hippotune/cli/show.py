@@ -11,8 +11,8 @@ from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, read, reading
 from hippotune.cli.trial import lines, trials_numbered
-from hippotune.collecting import nothing_collected
-from hippotune.history import History, TrialHistory
+from hippotune.gc_pause import nothing_collected
+from hippotune.history.history import History, TrialHistory
 from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
 from hippotune.sizes import format_bytes

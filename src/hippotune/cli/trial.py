@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from hippotune.cli.columns import aligned
 from hippotune.errors import InvalidInput
-from hippotune.history import History, TrialHistory
-from hippotune.logged import Logged
+from hippotune.history.history import History, TrialHistory
+from hippotune.history.logged import Logged
 from hippotune.view import short
 
 _BARS = "▁▂▃▄▅▆▇█"

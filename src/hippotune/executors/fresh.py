@@ -23,7 +23,7 @@ from typing import TypeVar
 from hippotune.errors import HippoError, TrialFailed
 from hippotune.executors.base import Job
 from hippotune.executors.shipping import pack, unpack
-from hippotune.executors.tracebacks import describe
+from hippotune.executors.worker.tracebacks import describe
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -109,7 +109,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _main(result: Path) -> None:
-    from hippotune.executors.worker import end_with_parent
+    from hippotune.executors.worker.parent import end_with_parent
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
     faulthandler.enable()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
-from hippotune.executors.wide import Part
+from hippotune.executors.worker.wide import Part
 from hippotune.identity.again import changes_by_import
 from hippotune.identity.parts import shown
 from hippotune.protocol.commands import ExecutorCommand

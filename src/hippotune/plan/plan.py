@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from hippotune.collecting import nothing_collected
 from hippotune.errors import StoreError
+from hippotune.gc_pause import nothing_collected
 from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
@@ -74,7 +74,7 @@ class Plan:
     def _follow(self, config: Config, step: int, isolation_key: str) -> tuple[Node | None, int | None]:
         """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
         node = self.roots.get((isolation_key, config.key(0)))
-        while node is not None and (parts := node.config.parting(config, step)) is not None:
+        while node is not None and (parts := node.config.first_difference(config, step)) is not None:
             child = node.children.get((parts, config.key(parts)))
             if child is None:
                 return node, parts

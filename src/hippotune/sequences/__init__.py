@@ -17,8 +17,8 @@ from hippotune.sequences.decays import (
 )
 from hippotune.sequences.encoding import from_json, register_distribution
 from hippotune.sequences.family import Family
+from hippotune.sequences.first_difference import first_difference
 from hippotune.sequences.lr_schedulers import from_torch
-from hippotune.sequences.parting import parting
 from hippotune.sequences.values import Value
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
     "Value",
     "Warmup",
     "as_sequence",
+    "first_difference",
     "from_json",
     "from_torch",
-    "parting",
     "register_distribution",
 ]

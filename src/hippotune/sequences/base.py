@@ -1,7 +1,7 @@
 """What a sequence is: a value at every step, made of pieces, each under one law.
 
 A sequence is a frozen value. What it is made from, its `arguments`, decides its equality, hash, repr, pickle
-and JSON; where two differently written sequences have equal values is the business of `parting`. Everything
+and JSON; where two differently written sequences have equal values is for `first_difference` to say. All
 else that an instance holds is a cache, and no part of what it is.
 """
 

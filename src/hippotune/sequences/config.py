@@ -12,7 +12,7 @@ from typing import Any, Final
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.constant import Constant, as_sequence
-from hippotune.sequences.parting import parting
+from hippotune.sequences.first_difference import first_difference
 from hippotune.sequences.values import Value, same, tagged
 
 _names: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
@@ -62,7 +62,7 @@ class Config(Mapping[str, Sequence]):
         before = self.values(step - 1)
         return {name: value for name, value in now.items() if not same(value, before[name])}
 
-    def parting(self, other: Config, until: int) -> int | None:
+    def first_difference(self, other: Config, until: int) -> int | None:
         """Return the first step before `until` at which any value differs; None where there is none."""
         if self is other or until <= 0:
             return None
@@ -70,7 +70,7 @@ class Config(Mapping[str, Sequence]):
             return 0
         step = until
         for mine, others in zip(self._sequences, other._sequences, strict=True):
-            if mine is not others and (earlier := parting(mine, others, step)) is not None:
+            if mine is not others and (earlier := first_difference(mine, others, step)) is not None:
                 step = earlier
         return step if step < until else None
 

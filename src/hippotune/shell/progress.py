@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hippotune.engine.lease import Lease
 from hippotune.plan.node import Node
 from hippotune.plan.plan import reach
-from hippotune.report import best_result
 from hippotune.shell.runtime import Closed, Runtime
+from hippotune.study.report import best_result
+from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Mode, Result
-from hippotune.tuning import Tuning
 from hippotune.view.snapshot import BestLine, Snapshot, WorkerLine
 
 # Counting steps walks every trial, and the best is one of all results: at most this part of the engine's time

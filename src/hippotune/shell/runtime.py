@@ -20,12 +20,12 @@ from hippotune.engine.width_allocator import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
-from hippotune.notes import Notes
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
 from hippotune.protocol.events import CheckpointLost, Halted, WidthChanged
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.loop import FactWriter, Loop
+from hippotune.shell.notes import Notes
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.memory import MemoryStore

@@ -112,7 +112,7 @@ def check_exact(
     if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
         raise InvalidInput(f"trainer is {trainer!r}; expected a class that extends hippo.Trainer")
     if environment is None:
-        from hippotune.executors.local import Local
+        from hippotune.executors.local.executor import Local
 
         environment = Local().environment()
     began = time.monotonic()

@@ -185,4 +185,4 @@ class _Checked:
 
 def _is_made_again(value: Any) -> bool:
     """Return whether an object is one of Hippo's own: batches prepared in advance, made anew after a load."""
-    return type(value).__module__ == "hippotune.trainers.batches"
+    return type(value).__module__ == "hippotune.trainers.torch.batches"

@@ -9,12 +9,12 @@ from hippotune.trainers.base import Trainer
 from hippotune.trainers.memory import is_out_of_memory
 
 if TYPE_CHECKING:
-    from hippotune.trainers.data import Loader
-    from hippotune.trainers.torch import TorchTrainer
+    from hippotune.trainers.torch.loader import Loader
+    from hippotune.trainers.torch.trainer import TorchTrainer
 
 __all__ = ["Loader", "TorchTrainer", "Trainer", "is_out_of_memory"]
 
-_ON_DEMAND = {"Loader": "data", "TorchTrainer": "torch"}  # they import torch
+_ON_DEMAND = {"Loader": "torch.loader", "TorchTrainer": "torch.trainer"}  # they import torch
 
 
 def __getattr__(name: str) -> Any:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
+from hippotune.trainers.hyperparameters import Values, mentioned_names
 from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
-from hippotune.trainers.reading import Values, mentioned_names
 from hippotune.trainers.state import formats
 from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants

@@ -17,7 +17,7 @@ from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.plan.node import Node
-    from hippotune.report import Best, Report, Work
+    from hippotune.study.report import Best, Report, Work
 
 _TREE_COLUMNS = 100
 

@@ -1,0 +1,186 @@
+"""Workers on this machine: one process for each slot, warm from lease to lease.
+
+The processes are fresh interpreters, not copies of this one: the user's script is not run again and needs no
+``if __name__ == "__main__"``, and no thread or lock of this process is inherited in the middle of its work.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from time import time
+
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.environment import usual_threads
+from hippotune.executors.local.hang_timeout import HangTimeout
+from hippotune.executors.local.process import WorkerProcess
+from hippotune.executors.local.slot import Slot
+from hippotune.executors.local.worker_groups import WorkerGroups
+from hippotune.executors.shipping import pack
+from hippotune.executors.worker.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+
+
+class Local(Executor):
+    """Runs leases in processes on this machine.
+
+    What a worker prints is in ``logs/worker-N.log`` next to the folder of checkpoints. A trainer that cannot
+    be imported in a worker, and workers that die again and again before they can work, are announced as a
+    lease that fails with phase "contract".
+
+    Parameters
+    ----------
+    workers : int
+        How many processes train at the same time.
+    hang_after : float, optional
+        A worker that finishes no step, evaluation, load or save for so many seconds while it has work is
+        killed and replaced. By default 50 times the usual step, at least 10 minutes, and without a limit
+        until the first step is finished. ``math.inf`` waits for ever.
+    threads : int, optional
+        How many threads a worker computes with. By default the number that the plan was begun with: then, the
+        machine's cores were shared out evenly. Bits of results depend on it, so that a number which is given
+        here is part of the plan's identity.
+    """
+
+    def __init__(self, workers: int = 2, hang_after: float | None = None, threads: int | None = None) -> None:
+        if not _is_whole(workers) or workers < 1:
+            raise InvalidInput(f"workers is {workers!r}; expected a whole number from 1 on")
+        if hang_after is not None and (not _is_real(hang_after) or not hang_after > 0):
+            raise InvalidInput(f"hang_after is {hang_after!r}; expected seconds above 0, or None")
+        if threads is not None and (not _is_whole(threads) or threads < 1):
+            raise InvalidInput(f"threads is {threads!r}; expected a whole number from 1 on, or None")
+        self._workers = workers
+        self._hang_after = hang_after
+        self.threads = threads
+        self._slots: list[Slot] = []
+        self._groups = WorkerGroups()
+        self._meetings: tempfile.TemporaryDirectory[str] | None = None
+        self._end: weakref.finalize[[list[Slot], int], Local] | None = None
+
+    @property
+    def workers(self) -> int:
+        """The number of worker processes."""
+        return self._workers
+
+    @property
+    def usual_threads(self) -> int:
+        """An even share of the cores, or what ``OMP_NUM_THREADS`` says."""
+        return usual_threads(os.environ, len(_shares(self._workers)[0]))
+
+    async def start(self, job: Job, emit: Emit) -> None:
+        """Start all processes; they are announced as they come up."""
+        if self._slots:
+            raise HippoError("this executor is at work already: close it first, or make another")
+        job = replace(job, checkpoints=job.checkpoints.absolute())
+        greeting = pickle.dumps(pack(job), protocol=5)
+        workers = self._workers * job.packing
+        threads = self.threads or job.threads or self.usual_threads
+        shares = _shares(self._workers)
+        begin = partial(
+            _begin,
+            logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
+            shares=shares if threads <= len(shares[0]) else [],
+            environment=self.environment(threads),
+        )
+        slots: list[Slot] = []
+        groups = self._groups = WorkerGroups()
+        for worker in range(workers):
+            number = worker % self._workers if job.packing > 1 else None
+            hang_timeout = HangTimeout(self._hang_after)
+            slots.append(Slot(worker, begin, greeting, emit, hang_timeout, slots, groups, number))
+        self._slots = slots
+        self._meetings = tempfile.TemporaryDirectory(prefix="hippo-")
+        self._end = weakref.finalize(self, _abandon, slots, os.getpid())
+        for slot in slots:
+            slot.start()
+
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Send a command to its worker, and a lease with peers to all of them."""
+        if not self._slots:
+            return  # closed: nobody waits for it
+        if not isinstance(command, RunLease) or not command.peers:
+            self._slots[command.worker].carry_out(command)
+            return
+        assert self._meetings is not None
+        workers = (command.worker, *command.peers)
+        meeting = Path(self._meetings.name, f"lease-{command.lease}").as_uri()
+        self._groups.form(command.lease, workers)
+        for rank, worker in enumerate(workers):
+            if not self._slots[worker].carry_out(Part(command, rank, meeting)):
+                for other in self._groups.lose(
+                    worker
+                ):  # it is lost already, and was not yet on the lease then
+                    self._slots[other].end(f"was ended: worker {worker}, which it trained with, is lost")
+                return
+
+    async def close(self) -> None:
+        """Let saves that are under way finish, then end all processes."""
+        import asyncio  # here, because workers import this module too, and have no use for it
+
+        slots, self._slots = self._slots, []
+        for slot in slots:
+            slot.ask_to_close()
+        for slot in slots:
+            await asyncio.to_thread(slot.join)
+        if self._end is not None:
+            self._end.detach()
+            self._end = None
+        if self._meetings is not None:
+            self._meetings.cleanup()
+            self._meetings = None
+
+    def now(self) -> float:
+        """Return the wall time."""
+        return time()
+
+
+def _begin(
+    worker: int,
+    logs: Sequence[Path],
+    shares: Sequence[Sequence[int]],
+    environment: Mapping[str, str],
+) -> WorkerProcess:
+    return WorkerProcess(worker, logs[worker], environment, shares[worker % len(shares)] if shares else [])
+
+
+def _abandon(slots: list[Slot], owner: int) -> None:
+    if os.getpid() == owner:  # and not a copy of it that somebody forked
+        for slot in slots:
+            slot.abandon()
+
+
+def _fresh_logs(folder: Path, workers: int) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [folder / f"worker-{worker}.log" for worker in range(workers)]
+    for log in logs:
+        log.write_bytes(b"")
+    return logs
+
+
+def _cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _shares(workers: int) -> list[list[int]]:
+    """Share the cores out, evenly; where there are more workers than cores, several are on one."""
+    cores = _cores()
+    size = max(1, len(cores) // workers)
+    return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

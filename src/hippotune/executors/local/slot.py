@@ -1,0 +1,211 @@
+"""A worker slot: one process after the other, and what the engine hears of them.
+
+    starting ──▶ joined ──▶ lost ──▶ starting ...        three starts in a row that fail: given up
+
+A slot has a thread of its own, which starts its processes, listens to them and buries them. A process is
+killed by the system when the thread that started it ends, so that thread lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from hippotune.executors.base import Emit
+from hippotune.executors.local.hang_timeout import HangTimeout
+from hippotune.executors.local.process import WorkerProcess
+from hippotune.executors.local.worker_groups import WorkerGroups
+from hippotune.executors.shipping import encode
+from hippotune.executors.worker.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
+
+_log = logging.getLogger("hippotune")
+
+_MOST_STARTS = 3
+_CLOSE = pickle.dumps(None)
+
+
+def begins(command: ExecutorCommand | Part) -> bool:
+    """Return whether a worker that gets a command has something to say before long. A peer has not."""
+    return isinstance(command, RunLease) or (isinstance(command, Part) and command.rank == 0)
+
+
+class Slot:
+    """Keeps one worker process alive.
+
+    `crew` are all of the executor's, this one among them, by their numbers. `number` is the slot that it is
+    on, where several share one.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        begin: Callable[[int], WorkerProcess],
+        greeting: bytes,
+        emit: Emit,
+        hang_timeout: HangTimeout,
+        crew: Sequence[Slot],
+        groups: WorkerGroups | None = None,
+        number: int | None = None,
+    ) -> None:
+        self.worker = worker
+        self._number = number
+        self.given_up: str | None = None
+        self._begin = begin
+        self._greeting = greeting
+        self._emit = emit
+        self._hang_timeout = hang_timeout
+        self._crew = crew
+        self._groups = WorkerGroups() if groups is None else groups
+        self._ended_for: str | None = None
+        self._lock = threading.RLock()  # `abandon` may be called by the garbage collector, in any thread
+        self._process: WorkerProcess | None = None
+        self._joined = False
+        self._closing = threading.Event()
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._live, name=f"worker-{worker}", daemon=True)
+
+    def start(self) -> None:
+        """Bring the first process up; returns at once."""
+        self._thread.start()
+
+    def carry_out(self, command: ExecutorCommand | Part) -> bool:
+        """Pass a command on; False where there is no process to take it. Its loss is announced."""
+        if self.given_up is not None and isinstance(command, RunLease):
+            self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
+        return self.deliver(encode(command), begins=begins(command))
+
+    def deliver(self, message: bytes, begins: bool) -> bool:
+        """Do the same with a command's message; whether it begins something that is to be heard of."""
+        with self._lock:
+            if self._process is None or not self._joined or self._closing.is_set():
+                return False
+            self._process.send(message)
+            if begins:
+                self._busy_since = monotonic()
+            return True
+
+    def end(self, reason: str) -> None:
+        """Have the process replaced."""
+        with self._lock:
+            if self._process is not None and self._joined:
+                self._ended_for = reason
+                self._process.kill()
+
+    def ask_to_close(self) -> None:
+        """Let the process finish its saves and end; returns at once."""
+        with self._lock:
+            self._closing.set()
+            self._busy_since = monotonic()
+            if self._process is not None and self._joined:
+                self._process.send(_CLOSE)
+            elif self._process is not None:
+                self._process.kill()
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        self._thread.join()
+
+    def abandon(self) -> None:
+        """End the process at once, whatever it is doing."""
+        with self._lock:
+            self._closing.set()
+            if self._process is not None:
+                self._process.kill()
+
+    # The slot's own thread.
+
+    def _live(self) -> None:
+        failed_starts = 0
+        while not self._closing.is_set():
+            joined, reason = self._see_through_one_process()
+            if self._closing.is_set():
+                return
+            failed_starts = 0 if joined else failed_starts + 1
+            if joined:
+                self._say_lost(reason)
+            elif failed_starts == _MOST_STARTS:
+                self._give_up(reason)
+                return
+
+    def _say_lost(self, reason: str) -> None:
+        with self._groups.lock:
+            others = self._groups.lose(self.worker)
+            self._emit(WorkerLost(self.worker, reason))
+        for other in others:
+            self._crew[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
+
+    def _see_through_one_process(self) -> tuple[bool, str]:
+        """Start a process and stay with it to its end; return whether it joined, and why it ended."""
+        try:
+            process = self._begin(self.worker)
+        except OSError as error:
+            return False, f"a worker process cannot be started: {error}"
+        try:
+            with self._lock:
+                self._process = process
+                if self._closing.is_set():
+                    process.kill()
+            process.greet(self._greeting)
+            reason = self._listen(process)
+        finally:
+            process.kill()  # also where `emit` raises: nobody is left to listen then
+            with self._lock:
+                joined, self._joined = self._joined, False
+                self._process = self._busy_since = self._ended_for = None
+        return joined, reason
+
+    def _listen(self, process: WorkerProcess) -> str:
+        """Pass on what a process says until it is gone; return why it went."""
+        heard = monotonic()
+        wait = self._hang_timeout.shortest
+        while True:
+            try:
+                said = process.receive(wait)
+            except EOFError:
+                if self._closing.is_set():
+                    process.see_off()
+                return process.bury(self._ended_for)
+            if said is not None:
+                heard = monotonic()
+                wait = self._hang_timeout.shortest
+                for event in said:
+                    self._pass_on(event)
+                continue
+            limit = self._hang_timeout.limit(self._closing.is_set())
+            silence = 0.0 if self._busy_since is None else monotonic() - max(heard, self._busy_since)
+            if silence >= limit:
+                return process.bury(
+                    f"hung: it finished no step, evaluation, load or save for {silence:.0f} s and was killed "
+                    "(hang_after= sets how long to wait)"
+                )
+            wait = min(limit - silence, self._hang_timeout.shortest)
+
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, WorkerJoined):
+            with self._lock:
+                if self._closing.is_set():
+                    return
+                self._joined = True
+            event = WorkerJoined(self.worker, self._number)
+        elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
+            self._busy_since = None
+        elif isinstance(event, Progressed):
+            self._hang_timeout.observe(event)
+        with self._groups.lock:
+            if self._groups.counts(event):
+                self._emit(event)
+
+    def _give_up(self, reason: str) -> None:
+        """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
+        self.given_up = (
+            f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
+        )
+        if all(slot.given_up is not None for slot in self._crew):
+            self._emit(WorkerJoined(self.worker, self._number))
+        else:
+            _log.warning("worker %d is given up, the others go on: %s", self.worker, self.given_up)

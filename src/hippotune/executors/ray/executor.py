@@ -1,0 +1,171 @@
+"""Workers on a Ray cluster: an actor for each slot, warm from lease to lease.
+
+The same study runs here as on one machine, with bit-identical results: each actor keeps the same worker
+process that `Local` would, and what surrounds it (threads, the order of sets) is decided by the driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import time
+from typing import Any
+
+from hippotune import __version__
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.environment import alike, usual_threads
+from hippotune.executors.ray.actor import Posting
+from hippotune.executors.ray.cluster import Cluster, SlotResources, join
+from hippotune.executors.ray.pool import RayCrew, Wanted
+from hippotune.executors.shipping import pack
+from hippotune.protocol.commands import ExecutorCommand
+
+
+class Ray(Executor):
+    """Runs leases on a Ray cluster.
+
+    Slots that the cluster has no room for at the moment are waited for. Nodes that join are used; where one
+    leaves, the steps since the last checkpoints are trained again elsewhere. Checkpoints must lie on storage
+    that all nodes see at the same path. What a worker prints is in ``logs/worker-N.log`` next to the folder
+    of checkpoints.
+
+    Where this process is part of a cluster already (``ray.init``), that one is used, and left as it was.
+
+    Parameters
+    ----------
+    address : str, optional
+        The cluster, as for ``ray.init``. By default the one that ``RAY_ADDRESS`` names or that runs on this
+        machine, or else a new one on this machine alone.
+    slot : Mapping[str, float]
+        What a worker takes of its node, by Ray's names: ``{"CPU": 1, "GPU": 0.5}`` puts two on each GPU.
+    workers : int, optional
+        How many workers there are to be. By default as many as the cluster's nodes have room for, also when
+        that changes. A cluster with an autoscaler grows to hold the number that is given.
+    runtime_env : Mapping[str, Any], optional
+        What Ray brings to the nodes, such as ``{"working_dir": "."}`` for modules beside the script.
+    hang_after : float, optional
+        As for `Local`.
+    threads : int, optional
+        How many threads a worker computes with. By default the number that the plan was begun with: then, as
+        many as its slot had CPUs. As for `Local`, a number that is given here is part of the plan's identity.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        slot: Mapping[str, float] | None = None,
+        workers: int | None = None,
+        *,
+        runtime_env: Mapping[str, Any] | None = None,
+        hang_after: float | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if address is not None and (not isinstance(address, str) or not address):
+            raise InvalidInput(f'address is {address!r}; expected one such as "auto" or "10.0.0.1:6379"')
+        if address is not None and address.startswith("ray://"):
+            raise InvalidInput(
+                f"address is {address!r}: a study's driver runs inside its cluster, not behind a Ray client; "
+                "have Ray run the script there: ray job submit --working-dir . -- python SCRIPT"
+            )
+        for name, value in {"workers": workers, "threads": threads}.items():
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise InvalidInput(f"{name} is {value!r}; expected a whole number from 1 on, or None")
+        if hang_after is not None and not _is_above_zero(hang_after):
+            raise InvalidInput(f"hang_after is {hang_after!r}; expected seconds above 0, or None")
+        self._address = address
+        self._slot = SlotResources({"CPU": 1} if slot is None else slot)
+        self._workers = workers
+        self._runtime_env = runtime_env
+        self._hang_after = hang_after
+        self.threads = threads
+        self._cluster: Cluster | None = None
+        self._crew: RayCrew | None = None
+        self._marker: Path | None = None
+        self._end: weakref.finalize[..., Ray] | None = None
+
+    @property
+    def workers(self) -> int:
+        """The number of workers there are to be: as given, or what the cluster has room for now."""
+        if self._workers is not None:
+            return self._workers
+        return max(1, self._crew.size) if self._crew is not None else 1
+
+    @property
+    def dashboard(self) -> str | None:
+        """The address of the web page of the cluster that was joined; None where it has none."""
+        return self._cluster.dashboard if self._cluster is not None else None
+
+    @property
+    def usual_threads(self) -> int:
+        """As many as a slot has CPUs, or what ``OMP_NUM_THREADS`` says."""
+        return usual_threads(os.environ, self._slot.cores)
+
+    async def start(self, job: Job, emit: Emit) -> None:
+        """Join the cluster and have actors made; their workers are announced as they come up."""
+        if self._crew is not None:
+            raise HippoError("this executor is at work already: close it first, or make another")
+        # Where a link leads: nodes see the storage behind it, and not the link.
+        job = replace(job, checkpoints=job.checkpoints.resolve())
+        posting = Posting(
+            parcel=pack(job),
+            checkpoints=job.checkpoints,
+            marker=f".seen-by-all-nodes-{secrets.token_hex(8)}",
+            environment=alike(os.environ, self.threads or job.threads or self.usual_threads),
+            hang_after=self._hang_after,
+            version=__version__,
+            secret=secrets.token_bytes(32),
+        )
+        self._cluster = join(self._address, self._runtime_env)
+        try:
+            self._marker = job.checkpoints / posting.marker
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            self._marker.touch()
+            wanted = Wanted(self._slot, self._workers, job.packing, self._runtime_env)
+            crew = RayCrew(self._cluster, wanted, posting, emit)
+            self._end = weakref.finalize(self, _abandon, crew, os.getpid())
+            self._crew = crew
+            crew.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Send a command to its worker."""
+        if self._crew is not None:  # otherwise closed: nobody waits for it
+            self._crew.carry_out(command)
+
+    async def close(self) -> None:
+        """Let saves that are under way finish, then end all actors, and leave the cluster as it was."""
+        crew, self._crew = self._crew, None
+        if crew is not None:
+            await asyncio.to_thread(crew.close)
+        if self._end is not None:
+            self._end.detach()
+            self._end = None
+        if self._marker is not None:
+            with suppress(OSError):
+                self._marker.unlink(missing_ok=True)
+            self._marker = None
+        if self._cluster is not None:
+            self._cluster.leave()
+            self._cluster = None
+
+    def now(self) -> float:
+        """Return the wall time."""
+        return time()
+
+
+def _abandon(crew: RayCrew, owner: int) -> None:
+    if os.getpid() == owner:  # and not a copy of it that somebody forked
+        crew.abandon()
+
+
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

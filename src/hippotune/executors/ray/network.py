@@ -1,0 +1,124 @@
+"""How processes on the nodes of a cluster find each other, beside Ray.
+
+The driver has a line to each actor: a call by Ray costs many times as much as a message. An actor listens,
+and its driver calls. Both have to prove that they know a secret before anything else is read.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import struct
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+
+from hippotune.errors import HippoError
+from hippotune.executors.local.channel import Line
+
+_SIOCGIFADDR = 0x8915
+# How long the other side may take to be there, and how long to say something while it proves what it knows.
+_CALL_SECONDS = 15
+_PROOF_SECONDS = 5
+# What a wrong proof raises: the standard library asserts some of it.
+_NOT_PROVED = (OSError, EOFError, AuthenticationError, AssertionError, ValueError)
+# A line on which nothing passes is tried after so many seconds, at such intervals, and so many times.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+
+Address = tuple[str, int]
+
+
+def listen(host: str) -> socket.socket:
+    """Return a socket that listens at a free port."""
+    return socket.create_server((host, 0), family=_family(host))
+
+
+def answer(listening: socket.socket, secret: bytes) -> Line:
+    """Wait for a call of somebody who knows the secret. Others are hung up on, and keep nobody waiting."""
+    proved: queue.SimpleQueue[Line] = queue.SimpleQueue()
+
+    def prove(caller: socket.socket) -> None:
+        with suppress(*_NOT_PROVED), caller:
+            proved.put(_proved(caller, secret, _PROOF_SECONDS, called=True))
+
+    def accept() -> None:
+        with suppress(OSError):  # nobody listens any more
+            while True:
+                caller, _ = listening.accept()
+                threading.Thread(target=prove, args=[caller], name="proof", daemon=True).start()
+
+    threading.Thread(target=accept, name="calls", daemon=True).start()
+    line = proved.get()
+    listening.shutdown(socket.SHUT_RDWR)
+    return line
+
+
+def call(address: Address, secret: bytes) -> Line:
+    """Call whoever listens at an address. Raises `HippoError` where nobody does who knows the secret."""
+    try:
+        with socket.create_connection(address, _CALL_SECONDS) as caller:
+            return _proved(caller, secret, _CALL_SECONDS, called=False)
+    except _NOT_PROVED as error:
+        host, port = address
+        raise HippoError(
+            f"the driver cannot speak with it at {host}, port {port} ({error or type(error).__name__}): "
+            "between the nodes of a cluster all ports have to be open"
+        ) from error
+
+
+def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Line:
+    end.settimeout(None)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message never waits for the next
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # not every system has all of them
+            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
+    connection = Connection(os.dup(end.fileno()))
+    try:
+        for prove in (
+            (deliver_challenge, answer_challenge) if called else (answer_challenge, deliver_challenge)
+        ):
+            prove(connection, secret)
+    except BaseException:
+        connection.close()
+        raise
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+    return Line(connection)
+
+
+def reserved_port(address: str) -> socket.socket:
+    """Return a socket that keeps a port for whoever listens there, as long as it is open.
+
+    It is bound and never listens: on Linux another one may then be bound there too, if it says that it reuses
+    the address, as torch's do. Nobody else gets the port.
+    """
+    keeper = socket.socket(_family(address))
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind((address, 0))
+    return keeper
+
+
+def interface_of(address: str) -> str | None:
+    """Return the network interface that has an address; None where that is not known.
+
+    Left to itself, gloo takes the one that the machine's own name leads to, which is often the loopback.
+    """
+    if sys.platform != "linux":
+        return None
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no such address
+                answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    return None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

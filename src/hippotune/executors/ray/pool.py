@@ -1,0 +1,230 @@
+"""All slots of an executor on Ray: replaced where they are lost, and as many as the cluster has room for.
+
+Every slot has a thread of its own, and another one asks the cluster now and then what it has. They come here
+under one lock. What the engine wants done goes to the actors directly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from hippotune.executors.base import Emit
+from hippotune.executors.local.worker_groups import WorkerGroups
+from hippotune.executors.ray.actor import GaveUp, Message, Messages, Over, Posting, Settled
+from hippotune.executors.ray.actors import Actors
+from hippotune.executors.ray.cluster import Cluster, Room, SlotResources
+from hippotune.executors.ray.slot import RaySlot
+from hippotune.executors.worker.wide import Part
+from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.protocol.events import WorkerJoined, WorkerLost
+
+_log = logging.getLogger("hippotune")
+
+_MOST_FAILED_STARTS = 3
+# How often the cluster is asked what it has.
+_LOOK_SECONDS = 1.0
+# How long it may take until an actor is up before people hear that room for it is waited for.
+_SAY_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an executor is to have. `slots` None is as many as the cluster's nodes have room for."""
+
+    resources: SlotResources
+    slots: int | None
+    packing: int
+    runtime_env: Mapping[str, Any] | None
+
+
+class RayCrew:
+    """See the module. Worker w is on slot w // packing."""
+
+    def __init__(self, cluster: Cluster, wanted: Wanted, posting: Posting, emit: Emit) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._posting = posting
+        self._emit = emit
+        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, posting)
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._slots: list[RaySlot] = []
+        self._groups = WorkerGroups()
+        self._nodes: frozenset[str] = frozenset()
+        self._complete_at = monotonic()
+        self._told = False
+        self._lookout = threading.Thread(target=self._look, name="ray-lookout", daemon=True)
+
+    @property
+    def size(self) -> int:
+        """How many slots there are to be."""
+        return sum(not slot.retired for slot in self._slots)
+
+    def start(self) -> None:
+        """Have the first actors made; returns at once."""
+        with self._lock:
+            self._take_in(self._cluster.room(self._wanted.resources))
+        self._lookout.start()
+
+    def carry_out(self, command: ExecutorCommand) -> None:
+        """Send a command to its worker, and a lease with peers to all of them."""
+        if self._closing.is_set() or not self._cluster.is_up:
+            return
+        lead = self._slot_of(command.worker)
+        if not isinstance(command, RunLease) or not command.peers:
+            lead.carry_out(command.worker, command)
+        elif (place := lead.place) is not None:
+            workers = (command.worker, *command.peers)
+            self._groups.form(command.lease, workers)
+            for rank, worker in enumerate(workers):
+                if not self._slot_of(worker).carry_out(worker, Part(command, rank, place.meeting)):
+                    self._end_those_bound_to(worker)  # it is lost already, and was not yet on the lease then
+                    return
+
+    def close(self) -> None:
+        """Let saves that are under way finish, then end all actors. Waits for it."""
+        with self._lock:
+            self._closing.set()
+            for slot in self._slots:
+                if slot.joined:
+                    slot.ask_to_close()
+                else:
+                    slot.close()
+        for slot in self._slots:
+            slot.join()
+        if self._lookout.is_alive():
+            self._lookout.join()
+
+    def abandon(self) -> None:
+        """End all actors at once, whatever they are doing."""
+        self._closing.set()
+        for slot in self._slots:
+            slot.close()
+
+    def _slot_of(self, worker: int) -> RaySlot:
+        return self._slots[worker // self._wanted.packing]
+
+    # The slots' threads.
+
+    def _hear(self, slot: RaySlot, actor: Any, said: Messages | Exception) -> None:
+        with self._lock:
+            if not slot.holds(actor):
+                return
+            if isinstance(said, Exception):
+                self._replace(slot, said)
+            else:
+                for worker, message in said:
+                    self._pass_on(slot, worker, message)
+
+    def _pass_on(self, slot: RaySlot, worker: int, message: Message) -> None:
+        match message:
+            case Settled():
+                slot.place = message
+            case GaveUp(reason):
+                self._give_up(slot, reason)
+            case Over():
+                slot.close()
+            case WorkerJoined():
+                slot.failed_starts = 0
+                slot.announce(worker)
+            case WorkerLost(_, reason):
+                slot.forget(worker, reason)
+                self._end_those_bound_to(worker)
+            case _:
+                with self._groups.lock:
+                    if self._groups.counts(message):
+                        self._emit(message)
+
+    def _end_those_bound_to(self, worker: int) -> None:
+        """Where one of several that train together is lost, all are ended."""
+        for other in self._groups.lose(worker):
+            reason = f"was ended: worker {worker}, which it trained with, is lost"
+            self._slot_of(other).end(other, reason)
+
+    def _replace(self, slot: RaySlot, error: Exception) -> None:
+        """Have another actor made for one that is gone."""
+        slot.failed_starts = 0 if slot.joined else slot.failed_starts + 1
+        where = "" if slot.place is None else f" on {slot.place}"
+        reason = f"the actor of slot {slot.number}{where} is gone: {error}"
+        slot.lose(reason)
+        for worker in slot.workers:
+            self._end_those_bound_to(worker)
+        if self._closing.is_set():
+            slot.close()
+        elif slot.failed_starts == _MOST_FAILED_STARTS:
+            self._give_up(slot, f"{_MOST_FAILED_STARTS} actors in a row did not come up. The last: {reason}")
+        else:
+            slot.start()
+
+    def _give_up(self, slot: RaySlot, reason: str) -> None:
+        """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
+        slot.lose(reason)
+        slot.failed_starts = 0
+        slot.given_up = reason
+        if any(other.waiting or other.joined for other in self._slots):
+            _log.warning("slot %d is given up, the others go on: %s", slot.number, reason)
+        else:
+            slot.announce(slot.workers[0])
+
+    # The lookout's thread.
+
+    def _look(self) -> None:
+        while not self._closing.wait(_LOOK_SECONDS):
+            with suppress(Exception):  # a cluster that does not answer now may do so later
+                room = self._cluster.room(self._wanted.resources)
+                with self._lock:
+                    if not self._closing.is_set():
+                        self._take_in(room)
+
+    def _take_in(self, room: Room) -> None:
+        """Adjust to what the cluster has."""
+        if room.nodes != self._nodes:
+            self._nodes = room.nodes
+            self._resize(self._wanted.slots or max(1, room.slots))
+        self._say_what_is_waited_for(room)
+
+    def _resize(self, wanted: int) -> None:
+        """Have as many slots as wanted. Those that work stay; what was given up tries again."""
+        for slot in self._slots:
+            if slot.given_up is not None:
+                slot.lose(slot.given_up)
+        for slot in reversed(self._slots):
+            if slot.waiting and self.size > wanted:
+                slot.retire()
+        for slot in self._slots:
+            if slot.retired and self.size < wanted:
+                slot.start()
+        while self.size < wanted:
+            self._add_slot()
+
+    def _add_slot(self) -> None:
+        number, packing = len(self._slots), self._wanted.packing
+        workers = range(number * packing, (number + 1) * packing)
+        for log in map(self._posting.log_of, workers):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+        slot = RaySlot(number, workers, self._actors, self._posting.secret, self._emit, self._hear)
+        self._slots.append(slot)
+        slot.start()
+
+    def _say_what_is_waited_for(self, room: Room) -> None:
+        if all(slot.placed for slot in self._slots if slot.waiting):
+            self._complete_at, self._told = monotonic(), False
+        elif not self._told and monotonic() - self._complete_at > _SAY_SECONDS:
+            self._told = True
+            free = room.describe(self._wanted.resources.amounts)
+            if not room.slots:
+                free += ", and no node can hold a slot even when it is idle"
+            _log.warning(
+                "waiting for the cluster: it has found room for %d of %d slots, each takes %s. Free now: %s",
+                sum(slot.placed for slot in self._slots),
+                self.size,
+                self._wanted.resources,
+                free,
+            )

@@ -1,0 +1,1 @@
+"""The worker's half: a process that runs leases on a trainer."""

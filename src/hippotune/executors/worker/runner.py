@@ -1,0 +1,236 @@
+"""The worker's side of leases: what happens between a `RunLease` and its `LeaseFinished` or `LeaseFailed`.
+
+`LeaseRun` decides what is done, and in which order. Here it is done, on a session. Updates are taken before
+each action, and what there is to say is said in one message before training goes on.
+
+Nothing here knows how commands arrive or where events go, so that every executor with real workers runs
+the same leases.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from time import perf_counter
+
+from hippotune.errors import TrainerError
+from hippotune.executors.worker.failures import failure_of
+from hippotune.executors.worker.saver import Saver
+from hippotune.executors.worker.tracebacks import describe
+from hippotune.executors.worker.wide import Lead, Part, PeerFailed, PeerLost, follow
+from hippotune.plan.numbers import in_columns
+from hippotune.protocol.commands import RunLease, UpdateLease
+from hippotune.protocol.events import (
+    Event,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    NumbersLogged,
+    Progressed,
+    SaveFailed,
+    WorkerNoted,
+)
+from hippotune.protocol.lease_run import LeaseRun
+from hippotune.store.files import CheckpointFiles, says_disk_full
+from hippotune.trainers.session import Session
+
+# How long steps may go by without a word: short against what a person notices, long against a message.
+_QUIET_SECONDS = 0.05
+
+Send = Callable[[Sequence[Event]], None]
+Inbox = queue.SimpleQueue[RunLease | UpdateLease | Part | None]
+
+
+class OutOfMemory(Exception):
+    """The trainer ran out of memory: it was announced as failed, and this process had better be replaced."""
+
+
+class _GivenUp(Exception):
+    """Something newer has arrived, so nobody waits for the running lease any more."""
+
+
+class Runner:
+    """Runs one lease after the other on one session, in one thread."""
+
+    def __init__(
+        self, session: Session, files: CheckpointFiles, saver: Saver, inbox: Inbox, send: Send
+    ) -> None:
+        self._session = session
+        self._files = files
+        self._saver = saver
+        self._inbox = inbox
+        self._send = send
+        self._waiting: deque[RunLease | Part | None] = deque()
+        self._lease_run: LeaseRun | None = None
+        self._began = 0.0
+        self._steps, self._seconds = 0, 0.0  # trained since the last word of progress
+        self._unsaid: list[Event] = []
+        self._spoke = perf_counter()
+
+    @property
+    def running(self) -> bool:
+        """Whether a lease is on its way."""
+        return self._lease_run is not None and not self._lease_run.over
+
+    def serve(self) -> None:
+        """Run leases as they come in, until None does.
+
+        Raises `OutOfMemory` when a lease ran into that, and `PeerLost` when another worker of it was lost.
+        """
+        while (command := self._next()) is not None:
+            match command:
+                case RunLease():
+                    self._run(command, nullcontext(self._session))
+                case Part(rank=0):
+                    self._run(command.lease, Lead(self._session, command))
+                case Part():
+                    self._follow(command)
+                case UpdateLease():
+                    self._refuse(command)
+
+    def _next(self) -> RunLease | UpdateLease | Part | None:
+        return self._waiting.popleft() if self._waiting else self._inbox.get()
+
+    def _follow(self, part: Part) -> None:
+        run = self._lease_run = LeaseRun(part.lease)
+        self._session.logged = None  # the lead's numbers count
+        try:
+            if follow(self._session, part, run):
+                raise OutOfMemory
+        finally:
+            run.over = True
+
+    def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
+        run = self._lease_run = LeaseRun(lease)
+        self._session.logged = []
+        self._began, self._steps, self._seconds = perf_counter(), 0, 0.0
+        try:
+            with taking_part as session:
+                while not run.over:
+                    if not self._spoke_just_now():
+                        self._note_progress(run)
+                    if (update := self._latest_update(lease.lease)) and (missed := run.update(update)):
+                        self._unsaid.append(missed)
+                    self._act(run, session)
+        except _GivenUp:
+            self._unsaid.clear()
+        except PeerLost:
+            raise
+        except BaseException as error:
+            self._fail(run, error)
+        finally:
+            run.over = True
+            self._flush()
+
+    def _act(self, run: LeaseRun, session: Session | Lead) -> None:
+        """Do what comes next."""
+        match run.next():
+            case "train":
+                self._train(session)
+            case "evaluate":
+                self._evaluate(run, session)
+            case "save":
+                self._save(run)
+            case "start":
+                self._start(run.lease, session)
+            case "probe":
+                session.probe(run.lease.required)
+            case "finish":
+                self._note_progress(run)
+                self._unsaid.append(LeaseFinished(run.lease.lease, run.at))
+        run.done()
+
+    def _start(self, lease: RunLease, session: Session | Lead) -> None:
+        with nullcontext() if lease.source is None else self._files.read(lease.source) as source:
+            session.start(lease.config, lease.start, source, lease.warm)
+        self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - self._began))
+
+    def _train(self, session: Session | Lead) -> None:
+        # That the lease has started can wait for what comes next, where something was said just now.
+        if self._unsaid and not (isinstance(self._unsaid[-1], LeaseStarted) and self._spoke_just_now()):
+            self._flush()
+        began = perf_counter()
+        session.advance()
+        self._seconds += perf_counter() - began
+        self._steps += 1
+
+    def _evaluate(self, run: LeaseRun, session: Session | Lead) -> None:
+        began = perf_counter()
+        metrics = session.evaluate()
+        seconds = perf_counter() - began
+        if missing := run.lease.required - metrics.keys():
+            raise TrainerError(
+                f"evaluate() returned {sorted(metrics)} at step {run.at}, without {sorted(missing)}, "
+                "which a tuner needs; it must return the same metrics at every step"
+            )
+        self._note_progress(run)
+        self._unsaid.append(MetricsReported(run.lease.lease, run.at, metrics, seconds))
+
+    def _save(self, run: LeaseRun) -> None:
+        lease, step = run.lease, run.at
+        self._note_numbers(run)  # what is saved is never trained again
+        self._flush()  # before anything that may take its time
+        try:
+            self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
+        except Exception as error:
+            self._unsaid.append(SaveFailed(lease.lease, step, describe(error), says_disk_full(error)))
+        self._pass_on_notes(run)
+
+    def _latest_update(self, lease: int) -> UpdateLease | None:
+        latest = None
+        while not self._inbox.empty():
+            command = self._inbox.get()
+            if not isinstance(command, UpdateLease):
+                self._waiting.append(command)
+                raise _GivenUp
+            if command.lease == lease:
+                latest = command
+        return latest
+
+    def _refuse(self, update: UpdateLease) -> None:
+        """Answer an update that crossed the end of its lease: saves that it asks for will not come."""
+        run = self._lease_run
+        if run is not None and run.lease.lease == update.lease and (missed := run.update(update)):
+            self._send([missed])
+
+    def _fail(self, run: LeaseRun, error: BaseException) -> None:
+        self._note_progress(run)
+        self._pass_on_notes(run)
+        if isinstance(error, PeerFailed):
+            failure = replace(error.failure, step=run.fail(error.failure.step))
+        else:
+            failure = failure_of(run, error, self._session.phase)
+        self._unsaid.append(failure)
+        self._session.drop()
+        if isinstance(error, PeerFailed):
+            self._flush()
+            error.heard()
+        elif failure.out_of_memory:
+            raise OutOfMemory
+
+    def _note_progress(self, run: LeaseRun) -> None:
+        if self._steps:
+            self._note_numbers(run)
+            self._unsaid.append(Progressed(run.lease.lease, run.at, self._steps, self._seconds))
+            self._steps, self._seconds = 0, 0.0
+
+    def _note_numbers(self, run: LeaseRun) -> None:
+        if self._session.logged:
+            self._unsaid.append(NumbersLogged(run.lease.lease, *in_columns(self._session.logged)))
+            self._session.logged = []
+
+    def _pass_on_notes(self, run: LeaseRun) -> None:
+        while self._session.notes:
+            self._unsaid.append(WorkerNoted(run.lease.worker, self._session.notes.pop(0)))
+
+    def _spoke_just_now(self) -> bool:
+        return perf_counter() - self._spoke < _QUIET_SECONDS
+
+    def _flush(self) -> None:
+        if self._unsaid:
+            self._send(self._unsaid)
+            self._unsaid = []
+            self._spoke = perf_counter()

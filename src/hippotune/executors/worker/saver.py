@@ -1,0 +1,65 @@
+"""Saving behind training: a thread that makes snapshots durable while the next step is being trained.
+
+At most one snapshot is in memory: where the one before is still being written, training waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from hippotune.executors.worker.tracebacks import describe
+from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
+from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
+
+_log = logging.getLogger("hippotune")
+
+Write = Callable[[BinaryIO], None]
+
+
+class Saver:
+    """Saves what it is told to, one after the other, and says what came of each."""
+
+    def __init__(self, files: CheckpointFiles, send: Callable[[Sequence[Event]], None]) -> None:
+        self._files = files
+        self._send = send
+        self._idle = threading.Event()
+        self._idle.set()
+        self._queue: queue.SimpleQueue[tuple[int, int, str, Write]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def save(self, lease: int, node: int, step: int, snapshot: Callable[[], Write]) -> None:
+        """Take a snapshot and have it saved. Waits for the one before."""
+        self.finish()
+        write = snapshot()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
+            self._thread.start()
+        self._idle.clear()
+        self._queue.put((lease, step, checkpoint_name(node, step), write))
+
+    def finish(self) -> None:
+        """Wait until everything is saved and announced."""
+        self._idle.wait()
+
+    def _work(self) -> None:
+        while True:
+            waiting = self._queue.get()
+            try:
+                self._save(*waiting)
+            except Exception:  # what came of it cannot be heard any more
+                _log.exception("what became of a checkpoint could not be announced")
+            finally:
+                del waiting
+                self._idle.set()
+
+    def _save(self, lease: int, step: int, name: str, write: Write) -> None:
+        try:
+            checkpoint = self._files.save(name, write)
+        except BaseException as error:
+            self._send([SaveFailed(lease, step, describe(error), isinstance(error, DiskFull))])
+        else:
+            self._send([CheckpointSaved(lease, step, checkpoint)])

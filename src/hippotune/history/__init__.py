@@ -1,0 +1,1 @@
+"""What was done before, as it is in the store."""

@@ -1,0 +1,301 @@
+"""A study as it is in the store: what was asked, trained and measured, trial by trial.
+
+It is read without a lock, whoever trains meanwhile, and without the trainer's code: from the facts alone. The
+store knows configs and steps that were asked for, and metrics at positions; a trial's metrics are those at
+all positions on its way through the plan, whoever had them measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+from hippotune.errors import InvalidInput
+from hippotune.gc_pause import nothing_collected
+from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.plan.facts import RequestMade, SpanRecorded
+from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan, spans_of, unique_steps
+from hippotune.plan.trials import trials_of
+from hippotune.sequences.config import Config
+from hippotune.store.base import Store
+
+if TYPE_CHECKING:
+    from hippotune.store.catalog import Catalog, StudyInfo
+    from hippotune.tuners.base import Mode
+
+Metrics = Mapping[str, float]
+State = Literal["done", "unfinished", "failed"]
+_ALONE = " (share=False)"
+Requests = dict[tuple[int, Config], set[int]]
+"""The steps that were asked for, by number and config."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialHistory:
+    """One trial.
+
+    Attributes
+    ----------
+    number : int
+        Its number in the tuning that first asked for it. Tunings count on their own, so that a study which
+        was tuned by several tuners may have numbers that come more than once.
+    config : Config
+        Its config.
+    steps : tuple[int, ...]
+        The steps that it was asked for, in order.
+    trained : int
+        How far it is trained, by whomever, up to the last of them.
+    error : str | None
+        What keeps it from getting there.
+    node : Node
+        Where it is in the plan when it gets there.
+    """
+
+    number: int
+    config: Config
+    steps: tuple[int, ...]
+    trained: int
+    error: str | None
+    node: Node
+
+    @property
+    def asked(self) -> int:
+        """The furthest step that it was asked for."""
+        return self.steps[-1]
+
+    @property
+    def state(self) -> State:
+        """Whether it has got as far as it was asked, has not, or never will.
+
+        One that is unfinished may still be waited for, or withdrawn, or its study was interrupted: what is
+        stored is the same.
+        """
+        if self.error is not None:
+            return "failed"
+        return "done" if self.at(self.asked) is not None else "unfinished"
+
+    def at(self, step: int) -> Metrics | None:
+        """Return what was measured at a step."""
+        known = self.node.holder(step).metrics.get(step)
+        return None if known is None else known[1]
+
+    def metrics(self) -> dict[int, Metrics]:
+        """Return all that was measured on its way, by step, in order."""
+        found: dict[int, Metrics] = {}
+        reach = self.asked
+        for node in self.node.lineage():
+            found.update((step, known) for step, (_, known) in node.metrics.items() if step <= reach)
+            reach = node.start
+        return dict(sorted(found.items()))
+
+    def last(self) -> tuple[int, Metrics] | None:
+        """Return the furthest step with metrics, and those."""
+        reach = self.asked
+        if (metrics := self.at(reach)) is not None:
+            return reach, metrics
+        for node in self.node.lineage():
+            step = max((step for step in node.metrics if step <= reach), default=None)
+            if step is not None:
+                return step, node.metrics[step][1]
+            reach = node.start
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """What a study asked for, and what was done for it, by its own tunings and by those of other studies."""
+
+    steps_requested: int
+    steps_unique: int
+    steps_trained: int
+    worker_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The metrics of a trial at a step that it was asked for."""
+
+    trial: TrialHistory
+    step: int
+    metrics: Metrics
+
+
+class History:
+    """All trials of a study, in the order in which they were first asked for, and the plan that they are in.
+
+    `tuned_for` is the metric and the mode that the study was last tuned for, where they are known.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        study: str,
+        share: bool = True,
+        tuned_for: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        self.study = study
+        self.share = share
+        self.plan = Plan()
+        self._tuned_for = tuned_for
+        self._logged = LoggedNumbers(store)
+        requests: Requests = {}
+        with nothing_collected():
+            for fact in store.read():
+                if isinstance(fact, RequestMade):
+                    if fact.study == study:
+                        requests.setdefault((fact.trial, fact.config), set()).add(fact.step)
+                else:
+                    self.plan.apply(fact)
+            self.spans = list(store.spans())
+            self.trials = self._trials(requests)
+
+    def _trials(self, requests: Requests) -> list[TrialHistory]:
+        ends = _ends(self.plan, self.spans)
+        # Most trials have a node of their own, and from its start on they are there.
+        own = {(node.isolation_key, node.config): node for node in self.plan.nodes}
+        trials = []
+        if self.share:
+            requests = _merged(requests)
+        for (number, config), steps in requests.items():
+            asked, isolation_key = max(steps), "" if self.share else str(number)
+            node = own.get((isolation_key, config))
+            if node is None or asked <= node.start:
+                node = self.plan.find(config, asked, isolation_key)
+            failure = self.plan.failure_on_the_way(node, asked)
+            error = None if failure is None else failure[1]
+            trained = _trained(node, asked, ends)
+            trials.append(TrialHistory(number, config, tuple(sorted(steps)), trained, error, node))
+        return trials
+
+    def asks(self) -> list[tuple[Node, int]]:
+        """Return how far each trial was asked, as nodes of the plan."""
+        return [(trial.node, trial.asked) for trial in self.trials]
+
+    def work(self) -> WorkDone:
+        """Return what was asked for, and what was done for it."""
+        asks = self.asks()
+        mine = spans_of(asks, self.spans)
+        return WorkDone(
+            steps_requested=sum(step for _, step in asks),
+            steps_unique=unique_steps(asks),
+            steps_trained=sum(span.last - span.first for span in mine if span.kind == "train"),
+            worker_seconds=sum((span.ended - span.began) * span.width for span in mine),
+        )
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Yield what was measured at the steps that were asked for."""
+        for trial in self.trials:
+            for step in trial.steps:
+                metrics = trial.at(step)
+                if metrics is not None:
+                    yield Measurement(trial, step, metrics)
+
+    def logged(self, trial: TrialHistory) -> Logged:
+        """Return what training logged along a trial, as far as it was asked. The store has to be open."""
+        return self._logged.along(trial.node, trial.asked)
+
+    def aim(self, metric: str | None = None, mode: str | None = None) -> tuple[str, Mode] | None:
+        """Return by what to rank results: as given, or as the study was tuned; None where that is unknown."""
+        known_metric, known_mode = self._tuned_for
+        ranks_as_tuned = metric is None and mode is None
+        metric = known_metric if metric is None else metric
+        mode = known_mode if mode is None and metric == known_metric else mode
+        if metric is None or all(metric not in each.metrics for each in self.measurements()):
+            if ranks_as_tuned:
+                return None
+            measured = sorted({name for each in self.measurements() for name in each.metrics})
+            among = f"one of {', '.join(measured)}" if measured else "none yet: nothing has been measured"
+            raise InvalidInput(f"metric is {metric!r}; expected {among}")
+        if mode not in ("max", "min"):
+            raise InvalidInput(f"mode is {mode!r} for the metric {metric!r}; expected 'max' or 'min'")
+        return metric, cast("Mode", mode)
+
+    def best(self, metric: str, mode: Mode) -> Measurement | None:
+        """Return the best measurement: by metric, then the one trained further, then the earlier trial."""
+        return max(
+            (each for each in self.measurements() if metric in each.metrics),
+            key=lambda each: (score(each.metrics, metric, mode), each.step, -each.trial.number),
+            default=None,
+        )
+
+    def ranked(self, metric: str, mode: Mode) -> list[TrialHistory]:
+        """Return all trials, the best by what was last measured of them first."""
+
+        def rank(trial: TrialHistory) -> tuple[float, int]:
+            step, metrics = trial.last() or (0, {})
+            return score(metrics, metric, mode), step
+
+        return sorted(self.trials, key=rank, reverse=True)
+
+
+def score(metrics: Metrics, metric: str, mode: Mode) -> float:
+    """Return a metric as a number of which more is better; NaN, or no such metric, is the worst."""
+    value = metrics.get(metric, math.nan)
+    if math.isnan(value):
+        return -math.inf
+    return value if mode == "max" else -value
+
+
+def find_study(catalog: Catalog, name: str, plan: str | None = None) -> StudyInfo:
+    """Return a study by its name, on the plan that it used last or on the one that begins with `plan`."""
+    studies = catalog.studies()
+    mine = [info for info in studies if info.name == name]
+    if not mine:
+        known = ", ".join(dict.fromkeys(info.name for info in studies)) or "none"
+        raise InvalidInput(f"there is no study {name!r} in the store; its studies are: {known}")
+    for info in mine:
+        if plan is None or info.key.digest.startswith(plan):
+            return info
+    known = ", ".join(info.key.digest for info in mine)
+    raise InvalidInput(f"study {name!r} has no plan that begins with {plan!r}; its plans are: {known}")
+
+
+def read_study(catalog: Catalog, info: StudyInfo) -> History:
+    """Read a study of a store."""
+    return History(catalog.view(info.key), *asked_as(info), (info.metric, info.mode))
+
+
+def listed_as(study: str, share: bool) -> str:
+    """Return the name under which a store lists a study: one whose trials do not share has a remark to it."""
+    return study if share else study + _ALONE
+
+
+def asked_as(info: StudyInfo) -> tuple[str, bool]:
+    """Return the name under which a study that is listed asks for trials, and whether they share."""
+    name = info.name.removesuffix(_ALONE)
+    if name != info.name and info.key.version.endswith(f" alone in {name}"):
+        return name, False
+    return info.name, True
+
+
+def _merged(requests: Requests) -> Requests:
+    """Return the steps asked for by trial, where several tunings have asked for one."""
+    if len({number for number, _ in requests}) == len(requests):
+        return requests
+    merged: Requests = {}
+    for ask, trial in trials_of(requests).items():
+        merged.setdefault(trial, set()).update(requests[ask])
+    return merged
+
+
+def _ends(plan: Plan, spans: Iterable[SpanRecorded]) -> dict[int, int]:
+    """Return how far each node is known to be trained."""
+    ends = {
+        node.id: max(max(node.metrics, default=0), max(node.checkpoints, default=0)) for node in plan.nodes
+    }
+    for span in spans:
+        if span.last > ends.get(span.node, span.last):  # a node that came after all others were read is none
+            ends[span.node] = span.last
+    return ends
+
+
+def _trained(node: Node, step: int, ends: Mapping[int, int]) -> int:
+    """Return how far a node is trained on its way to a step."""
+    for along in node.lineage():
+        if ends[along.id] > along.start:
+            return min(ends[along.id], step)
+        step = along.start
+    return 0

@@ -1,0 +1,1 @@
+"""What the user holds: studies, their tuning and their reports."""

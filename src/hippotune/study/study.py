@@ -1,0 +1,595 @@
+"""What the user holds: a trainer with a plan, tuned by one or more tuners."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+import warnings
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from hippotune.errors import CheckpointError, HippoError, InvalidInput, StoreError, TrialFailed
+from hippotune.executors.base import Executor, Job
+from hippotune.history.history import listed_as
+from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.identity.data import data_text
+from hippotune.identity.key import Identity, Origin, PlanKey
+from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
+from hippotune.identity.versions import versions
+from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
+from hippotune.plan.node import Node
+from hippotune.plan.plan import unique_steps
+from hippotune.protocol.events import MetricsRequired
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.sequences.base import Sequence
+from hippotune.sequences.config import Config
+from hippotune.sequences.values import Value
+from hippotune.shell.progress import Progress
+from hippotune.shell.runtime import Closed, Runtime, acquire, checkpoint_folder, release
+from hippotune.sizes import parse_bytes
+from hippotune.store.base import Store
+from hippotune.store.files import CheckpointFiles
+from hippotune.store.memory import MemoryStore
+from hippotune.store.secret import FILE_NAME as SECRET_FILE
+from hippotune.study.limits import Deadline, Limits
+from hippotune.study.report import Best, Report, Trace, Work, best_result, trial_reports
+from hippotune.study.tuning import Ranking, Tuning
+from hippotune.trainers.base import Trainer
+from hippotune.tuners.base import Result, Trial, TrialGroup, Tuner
+from hippotune.view import View, open_view
+from hippotune.view.short import plural
+
+if TYPE_CHECKING:
+    import optuna
+
+T = TypeVar("T")
+Asks = TrialGroup | Iterable[tuple[Config | Mapping[str, Sequence | Value], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A checkpoint that stays, whatever the budget, until it is let go."""
+
+    folder: Path
+    checkpoint: Checkpoint
+    metrics: Mapping[str, float]
+    let_go: Callable[[], None]
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.checkpoint.name
+
+
+class Study:
+    """A study of one trainer.
+
+    Nothing is opened or started before the first `tune`, `train` or `eval`. Workers then stay up until
+    `close` (or the end of a ``with`` block, or of the program).
+
+    Parameters
+    ----------
+    name : str
+        What the study is called in the store and on the command line.
+    trainer : type[Trainer]
+        The trainer's class. Its source with all that it reads, `settings`, `data` and `seed` make the plan:
+        studies that agree in them share everything that was trained; any change begins a new plan.
+    home : str or Path
+        The folder of the store and of checkpoints.
+    executor : Executor
+        Where to train; by default two local processes.
+    settings : Mapping[str, Any]
+        Fixed settings for the trainer (``self.settings``).
+    seed : int
+        The seed that every trial starts from (``self.seed``).
+    share : bool
+        False trains every trial alone: the baseline for comparisons.
+    store : str
+        A database URL, such as ``postgresql://…``, in place of SQLite below `home`.
+    version : str
+        Identifies the training code in place of its source and of what it reads, where changes are known not
+        to matter; other versions of Python, torch and NumPy then go on with the plan too.
+    data : str or Path
+        What the trainer learns from. A path (a `Path`, or text that names a file or folder that exists)
+        counts by its content; a URL or version, by its text.
+    checkpoint_budget : str or int
+        How much all checkpoints of the plan may take, as ``"20GB"`` or in bytes; by default as much as
+        there is. What costs least to train again goes first.
+    keep_best : int
+        The checkpoints of so many of the best results stay, whatever the budget.
+    width : WidthPolicy
+        How many workers each stage gets, such as ``hippo.Fluid(max_width=4)``; by default one each.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        trainer: type[Trainer],
+        *,
+        home: str | Path = ".hippo",
+        executor: Executor | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        share: bool = True,
+        store: str | None = None,
+        version: str | None = None,
+        data: str | Path | None = None,
+        checkpoint_budget: str | int | None = None,
+        keep_best: int = 3,
+        width: WidthPolicy | None = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"a study's name is {name!r}; expected a non-empty string")
+        if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
+            raise InvalidInput(
+                f"trainer is {trainer!r}; expected a class that extends hippo.Trainer or hippo.TorchTrainer"
+            )
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise InvalidInput(f"seed is {seed!r}; expected a whole number of at least 0")
+        self.name = name
+        self.trainer = trainer
+        self.home = Path(home)
+        self.settings = dict(settings or {})
+        self.seed = seed
+        self.share = share
+        self.store_url = store
+        self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
+        self.keep_best = keep_best
+        if width is not None and not isinstance(width, WidthPolicy):
+            raise InvalidInput(f"width is {width!r}; expected a policy, such as hippo.Fluid(max_width=4)")
+        self.width = width
+        self.data = data
+        self._version = version
+        self._executor = executor
+        self._runtime: Runtime | None = None
+        self._opened: Identity | None = None
+        self._notes: list[str] = []
+        self._warnings: list[str] = []
+        self._aim: tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {self.trainer.__name__}, home={str(self.home)!r})"
+
+    def __enter__(self) -> Study:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def key(self) -> PlanKey:
+        """What the study's plan is found by."""
+        return self._identify().key
+
+    def _identify(self, remember: bool = False) -> Identity:
+        """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""
+        data = data_text(self.data, self.home, remember)
+        threads = None if self._executor is None else self._executor.threads
+        identity = Identity.of(self.trainer, self.settings, self.seed, self._version, data, threads)
+        return identity if self.share else identity.alone_in(self.name)
+
+    @property
+    def executor(self) -> Executor:
+        """Where the study trains."""
+        if self._executor is None:
+            from hippotune.executors.local.executor import Local
+
+            self._executor = Local()
+        return self._executor
+
+    # Training.
+
+    def tune(
+        self,
+        tuner: Tuner,
+        *,
+        deadline: Deadline | None = None,
+        budget: float | None = None,
+        progress: bool | None = None,
+    ) -> Report:
+        """Run a tuner to its end and report.
+
+        Run again after an interruption, it goes on where it was: recorded results are replayed to the
+        tuner in the order in which they came. `progress` shows what is going on: by default on terminals
+        as a live view, elsewhere as plain lines; False is silent.
+
+        With a `deadline` (seconds from now, a timedelta or a moment) or a `budget` in worker-hours, the
+        tuner is ended when it is reached: nothing is started that cannot be heard of before, and running
+        stages stop at the end of their step. The report says what was cut.
+        """
+        if not isinstance(tuner, Tuner):
+            raise InvalidInput(f"tuner is {tuner!r}; expected a hippo tuner, such as SuccessiveHalving(...)")
+        limits = Limits.of(deadline, budget)
+        asked = time.monotonic()
+        with open_view(progress) as view:
+            runtime = self._open()
+            if not self.executor.virtual:
+                limits = limits.after(time.monotonic() - asked)
+            self._note_aim(tuner)
+            for note in self._notes:
+                view.note(note)
+            self._notes.clear()
+            self._warn(view)
+            tuning = Progress(self.name, tuner.metric, tuner.mode, runtime)
+            report = self._follow(self._tune(tuner, runtime, tuning, limits), runtime, view, tuning)
+            return self._with_export(report, view)
+
+    def _with_export(self, report: Report, view: View) -> Report:
+        """Export the best result, so that it outlives this code and this version."""
+        best = report._best
+        if best is None or best.path is None:
+            return report
+        from hippotune.study.exports import export_best
+
+        try:
+            exported = export_best(self.home, best.number, best.origin, partial(best._load, bare=True))
+        except Exception as error:  # whatever it is, the study has ended well
+            self._warnings.append(f"the best result was not exported: {type(error).__name__}: {error}")
+            self._warn(view)
+            return report
+        return replace(report, _best=replace(best, exported=exported))
+
+    def _warn(self, view: View) -> None:
+        """Tell what the user should know even where progress is not shown."""
+        for text in self._warnings:
+            if view.is_silent:
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+            else:
+                view.note(text)
+        self._warnings.clear()
+
+    def _note_aim(self, tuner: Tuner) -> None:
+        """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
+        aim = (tuner.metric, tuner.mode)
+        if self._aim != aim and not self.executor.virtual and self._opened is not None:
+            from hippotune.store.catalog import open_store
+
+            with open_store(self.home, self.store_url) as catalog:
+                catalog.aim(listed_as(self.name, self.share), self._opened.key, *aim)
+            self._aim = aim
+
+    async def _tune(self, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
+        loop = runtime.loop
+        loop.handle(MetricsRequired(frozenset({tuner.metric})))
+        began = loop.executor.now()
+        engine = loop.engine
+        trained, seconds = engine.trained, engine.worker_seconds
+        ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
+        tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
+        progress.begin(tuning)
+        lent = None if self.width is not None else tuner.width
+        with loop.spans() as spans:
+            with nullcontext() if lent is None else runtime.widened(lent):
+                await tuning.run(tuner)
+            best = best_result(tuning.results, tuner.metric, tuner.mode)
+            found = None if best is None else await self._best(best, runtime)
+            await loop.run_down()  # what still runs, to the end of its step, is part of the work
+        unique = unique_steps(tuning.asks())
+        trained = engine.trained - trained
+        work = Work(
+            steps_requested=sum(tuning.asked.values()),
+            steps_unique=unique,
+            steps_trained=trained,
+            steps_found=max(unique - trained, 0),
+            worker_seconds=engine.worker_seconds - seconds,
+            wall_seconds=loop.executor.now() - began,
+            workers=loop.executor.workers,
+        )
+        trials = trial_reports(tuning.results, tuning.asked)
+        recorded = partial(self._recorded, runtime.store)
+        trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
+        aim = (tuner.metric, tuner.mode)
+        logged = partial(self._logged, runtime.store)
+        return Report(self.name, *aim, trials, work, found, trace, logged, tuning.ended_by, tuning.cut)
+
+    def _logged(self, store: Store, node: Node, step: int) -> Logged:
+        """Return what training logged on the way to a state, from a store that may be closed by now."""
+        if isinstance(store, MemoryStore):
+            return LoggedNumbers(store).along(node, step)
+        from hippotune.store.catalog import open_store
+        from hippotune.store.sql import SqlStore
+
+        assert isinstance(store, SqlStore)
+        with open_store(self.home, self.store_url, create=False) as catalog:
+            return LoggedNumbers(catalog.view(store.key)).along(node, step)
+
+    def _recorded(self, store: Store) -> list[SpanRecorded]:
+        """Return the worker time of the study's plan; the store may have been closed."""
+        if self.executor.virtual:
+            return list(store.spans())
+        from hippotune.store.catalog import open_store
+
+        with open_store(self.home, self.store_url, create=False) as catalog:
+            return list(catalog.view(self.key).spans())
+
+    async def _best(self, result: Result, runtime: Runtime) -> Best:
+        trial, step = result.trial, result.step
+        assert result.metrics is not None
+        listed = listed_as(self.name, self.share)
+        try:
+            held = await self._hold(trial, step, runtime)
+        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
+            load = partial(self._load_held, trial, step)
+            return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
+        held.let_go()
+        path = None if self.executor.virtual else held.path
+        load = partial(self._load_best, trial, step, held)
+        return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
+
+    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
+        """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
+        keeping = Tuning(runtime.loop, self.name, self.share, keep=True)
+        for _ in range(2):
+            (result,) = await keeping.once(TrialGroup(((who, step),)))
+            who = result.trial
+            if result.failed:
+                keeping.let_go()
+                raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
+            if await runtime.is_whole(Position(node.id, step)):
+                assert result.metrics is not None
+                return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)
+        keeping.let_go()
+        raise CheckpointError(
+            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
+            f"{runtime.folder} is in order"
+        )
+
+    def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
+        if not self.executor.virtual:
+            with suppress(CheckpointError):
+                return self._load(trial.config, step, held, bare)
+        return self._load_held(trial, step, bare)
+
+    async def train(self, group: Asks) -> list[Result]:
+        """Train a trial group and return its results, in the group's order. For use with ``await``."""
+        runtime = self._open()
+        self._warn(open_view(False))
+        return await asyncio.wrap_future(runtime.spawn(self._train(group, runtime)))
+
+    async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
+        if not isinstance(group, TrialGroup):
+            asks = ((who if isinstance(who, Config) else Config(who), step) for who, step in group)
+            group = TrialGroup(tuple(asks))
+        return await Tuning(runtime.loop, self.name, self.share).once(group)
+
+    def eval(self, config: Config | Mapping[str, Sequence | Value], step: int) -> dict[str, float]:
+        """Return the metrics of one trial at one step, training what is missing."""
+        runtime = self._open()
+        with open_view(False) as view:
+            self._warn(view)
+            (result,) = self._follow(self._train([(config, step)], runtime), runtime, view, None)
+        if result.metrics is None:
+            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+        return dict(result.metrics)
+
+    def load(self, config: Config | Mapping[str, Sequence | Value], step: int) -> Trainer:
+        """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
+        return self._load_held(config if isinstance(config, Config) else Config(config), step)
+
+    def export(self, config: Config | Mapping[str, Sequence | Value], step: int, path: str | Path) -> Path:
+        """Write the model of one trial after `step` steps as `Best.export` does, training what is missing."""
+        from hippotune.study.exports import Origin, export
+
+        config = config if isinstance(config, Config) else Config(config)
+        trainer, metrics = self._load_with_metrics(config, step)
+        return export(trainer, Origin(listed_as(self.name, self.share), config, step, metrics), path)
+
+    def _load_held(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
+        return self._load_with_metrics(who, step, bare)[0]
+
+    def _load_with_metrics(
+        self, who: Config | Trial, step: int, bare: bool = False
+    ) -> tuple[Trainer, Mapping[str, float]]:
+        if self.executor.virtual:
+            raise HippoError("the study runs in virtual time: there is no trained model to load")
+        runtime = self._open()
+        with open_view(False) as view:
+            self._warn(view)
+            held = self._follow(self._hold(who, step, runtime), runtime, view, None)
+        try:
+            config = who.config if isinstance(who, Trial) else who
+            return self._load(config, step, held, bare), held.metrics
+        finally:
+            with suppress(Closed):
+                runtime.ask(held.let_go)
+
+    @overload
+    def alone(self, config: Config | Mapping[str, Sequence | Value], steps: int) -> dict[str, float]: ...
+
+    @overload
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: Iterable[int]
+    ) -> dict[int, dict[str, float]]: ...
+
+    def alone(
+        self, config: Config | Mapping[str, Sequence | Value], steps: int | Iterable[int]
+    ) -> dict[str, float] | dict[int, dict[str, float]]:
+        """Train one trial by a plain loop in a fresh process and return its metrics after `steps` steps.
+
+        Nothing that was trained before is used, and nothing is kept: this is what every result of the study
+        must be equal to, bit for bit. For several steps it returns metrics by step.
+        """
+        from hippotune.executors.fresh import FreshInterpreters
+        from hippotune.study.alone import asked_steps, train_alone
+
+        asked = config if isinstance(config, Config) else Config(config), asked_steps(steps)
+        job = Job(self.trainer, self.settings, self.seed)
+        with FreshInterpreters(job, self.executor.environment(self._kept_threads())) as interpreters:
+            metrics = interpreters.run(train_alone, asked)
+        return metrics[steps] if isinstance(steps, int) else metrics
+
+    def _kept_threads(self) -> int | None:
+        """Return the number of threads that the study's plan keeps; None where there is no plan yet."""
+        from hippotune.store.catalog import open_store
+
+        with suppress(StoreError), open_store(self.home, self.store_url, create=False) as catalog:
+            origin = catalog.origin(self.key)
+            return None if origin is None else origin.threads
+        return None
+
+    def to_optuna(self, metric: str | None = None, mode: str | None = None) -> optuna.Study:
+        """Return what the study has come to as an Optuna study in memory, for Optuna's plots and dashboard.
+
+        Results are ranked by `metric` and `mode` ("max" or "min"); by default as the study was last tuned.
+        Trials that others of the study went further than are pruned ones there.
+        """
+        from hippotune.history.optuna_study import to_optuna
+
+        kept = self._runtime.store if self._runtime is not None and self.executor.virtual else None
+        return to_optuna(self, kept, metric, mode)
+
+    # Opening and closing.
+
+    @property
+    def place(self) -> str:
+        """Where the study's facts are kept: the database's URL, or the home."""
+        place = self.store_url or str(self.home.resolve())
+        return f"virtual time of {self.executor.identity} in {place}" if self.executor.virtual else place
+
+    def open(self) -> None:
+        """Open the plan and start the workers now, instead of at the first use."""
+        self._open()
+
+    def join_workers_of(self, other: Study) -> None:
+        """Train on another study's workers."""
+        if other is not self:
+            self._executor = other.executor
+
+    def expect(self, studies: Iterable[str]) -> None:
+        """Train nothing until each of these studies, all on this one's plan, has asked for something."""
+        runtime = self._open()
+        runtime.ask(lambda: runtime.loop.expect(studies))
+
+    def has_begun(self, study: str) -> None:
+        """Do not wait for a study any more: it has asked, or will never ask."""
+        if (runtime := self._runtime) is not None:
+            with suppress(Closed):
+                runtime.ask(lambda: runtime.loop.has_begun(study))
+
+    def halt(self) -> None:
+        """Stop at the end of the running steps, keep everything, and end the workers."""
+        if self._runtime is not None:
+            self._runtime.halt()
+
+    def _open(self) -> Runtime:
+        """Open the plan that belongs to the trainer as it is now, which may be another one than last time."""
+        identity = self._identify(remember=not self.executor.virtual)
+        runtime = self._runtime
+        if runtime is not None and not runtime.closed:
+            if self._opened is not None and self._opened.key == identity.key:
+                return runtime
+            if runtime.busy:
+                raise HippoError(
+                    f"what study {self.name!r} trains was changed while it is being tuned: "
+                    "wait for its end, or make another study"
+                )
+            self.close()
+            if runtime.executor is self.executor:
+                runtime.close()  # others on the old plan open it again when they need it
+        self._opened, self._aim = identity, None
+        make = partial(self._make_runtime, identity)
+        self._runtime = acquire(self.place, identity.key, self.executor, make)
+        return self._runtime
+
+    def _make_runtime(self, identity: Identity) -> Runtime:
+        store, threads = self._open_store(identity)
+        packing = 1 if self.width is None else self.width.packing
+        folder = checkpoint_folder(self.home, identity.key)
+        job = Job(self.trainer, self.settings, self.seed, folder, packing, threads, identity.code)
+        try:
+            runtime = Runtime(store, self.executor, job, self.checkpoint_budget, self.width)
+        except BaseException:
+            store.close()
+            raise
+        if runtime.refused_checkpoints:
+            key_file = self.home / SECRET_FILE
+            which = plural(runtime.refused_checkpoints, "checkpoint")
+            self._warnings.append(
+                f"not used: {which} that this plan's own workers did not write with this version of Hippo "
+                f"(or the key file {key_file} was replaced); what is needed of them is trained again"
+            )
+        if runtime.found_results or runtime.found_checkpoints:
+            results = plural(runtime.found_results, "result")
+            self._notes.append(
+                f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}"
+            )
+        return runtime
+
+    def _open_store(self, identity: Identity) -> tuple[Store, int | None]:
+        """Open the plan's store; returns it with the number of threads that the plan keeps."""
+        if self.executor.virtual:
+            return MemoryStore(), None
+        from hippotune.store.catalog import open_store
+
+        key, usual = identity.key, self.executor.usual_threads
+        now = Origin(identity.parts, versions(identity.imports), key.threads or usual)
+        catalog = open_store(self.home, self.store_url)
+        try:
+            known = catalog.origin(key)
+            if known is not None:
+                self._notes += noted_versions(self.name, known, now, waived=self._version is not None)
+                self._notes += noted_threads(known, usual if key.threads is None else key.threads)
+            before = catalog.bind(listed_as(self.name, self.share), key, now)
+            if before is not None:
+                said = said_of_move(catalog.origin(before), now)
+                self._notes.append(
+                    f"{said} since study {self.name!r} last ran: "
+                    + (
+                        "a new plan begins (the old one is kept)"
+                        if known is None
+                        else "an earlier plan goes on"
+                    )
+                )
+            return catalog.plan(key), (known or now).threads
+        except BaseException:
+            catalog.close()
+            raise
+
+    def _follow(
+        self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None
+    ) -> T:
+        """Wait for what runs on the engine's thread, showing how it goes."""
+        future = runtime.spawn(coroutine)
+        try:
+            if view.is_silent or progress is None:
+                return future.result()
+            with runtime.notes.read_by(view.note) as show_notes:
+                while not concurrent.futures.wait([future], timeout=0.2).done:
+                    show_notes()
+                    if (snapshot := progress.snapshot()) is not None:
+                        view.show(snapshot)
+            if (snapshot := progress.snapshot(last=True)) is not None:
+                view.show(snapshot)
+            return future.result()
+        except KeyboardInterrupt:
+            view.note(
+                "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
+            )
+            runtime.halt()
+            view.note(f"stopped; everything is kept in {self.home}: run the same again to go on")
+            raise
+        except BaseException:
+            if runtime.loop.error is not None:
+                runtime.halt()
+            raise
+
+    def close(self) -> None:
+        """End the workers and let go of the plan. The study can be used again afterwards."""
+        if self._runtime is not None:
+            release(self._runtime)
+            self._runtime = None
+
+    def _load(self, config: Config, step: int, held: Held, bare: bool) -> Trainer:
+        from hippotune.trainers.session import Session
+
+        session = Session(self.trainer, self.settings, self.seed, bare)
+        with CheckpointFiles(held.folder).read(held.checkpoint) as file:
+            session.start(config, step, file, warm=False)
+        return session.release()

@@ -1,0 +1,295 @@
+"""The ranks that train one lease together: how they meet, what they tell each other, how they part.
+
+A process belongs to one group at a time, as it has one default group in torch: collectives of the user's own
+run in the same. What always holds:
+
+* All ranks call the same collectives in the same order. Rank 0 leads: it says what comes next.
+* A rank that fails leaves a note before it leaves the group; leaving or dying ends whatever the others wait
+  for, with `Parted`. Once parted, a group stays so, even where the user's code passes over the exception.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from hippotune.errors import InvalidInput, TrainerError
+from hippotune.trainers.memory import is_out_of_memory
+from hippotune.trainers.parallel.share import Batch, Share
+
+# The last resort, where a machine is cut off. Whoever fails or dies on one that runs is noticed at once.
+_PATIENCE = timedelta(minutes=30)
+_INTERFACE = "GLOO_SOCKET_IFNAME"
+
+_present: Ranks | None = None
+
+
+class Parted(Exception):
+    """The group has come apart: one of its ranks failed, died or did not answer."""
+
+
+def present() -> Ranks | None:
+    """Return the group that this process trains in; None at width 1."""
+    return _present
+
+
+def in_training() -> Ranks | None:
+    """Return the group while one of its steps is being trained."""
+    return _present if _present is not None and _present.doing == "train" else None
+
+
+def meet(meeting: str, rank: int, width: int) -> Ranks:
+    """Form a group with the others that come to `meeting`: ``file:///path``, or ``tcp://host:port``."""
+    global _present
+    _present = Ranks(meeting, rank, width)
+    return _present
+
+
+class Ranks:
+    """A group as one of its ranks sees it.
+
+    Attributes
+    ----------
+    share : Share
+        Which rank this is, and of how many.
+    batch : Batch
+        What this rank was handed in the present step.
+    doing : str or None
+        Which of the user's methods is being called.
+    parted : bool
+        Whether the group has come apart.
+    """
+
+    def __init__(self, meeting: str, rank: int, width: int) -> None:
+        self.share = Share(rank, width)
+        self.batch = Batch(self.share)
+        self.doing: Literal["train", "evaluate"] | None = None
+        self.parted = False
+        self._agreed = False
+        with self._speaking(), _on_this_machine(meeting.startswith("file:")):
+            self._store = _store(meeting, self.share)
+            before = _open_sockets()
+            # What is told goes by gloo, on the CPU; gradients on a GPU go by NCCL.
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            dist.init_process_group(
+                backend, store=self._store, rank=rank, world_size=width, timeout=_PATIENCE
+            )
+            self._sockets = _open_sockets().items() - before.items()
+
+    def leave(self) -> None:
+        """Leave the group. The others notice at once."""
+        global _present
+        _present = None
+        # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
+        # default argument of some function. The others shall not wait for that.
+        for descriptor, _ in self._sockets & _open_sockets().items():
+            _hang_up(descriptor)
+        if dist.is_initialized():
+            with suppress(RuntimeError):
+                dist.destroy_process_group()
+
+    @contextmanager
+    def during(self, doing: Literal["train", "evaluate"]) -> Iterator[None]:
+        """Around one of the user's methods."""
+        self.doing = doing
+        self.batch.clear()
+        try:
+            yield
+        finally:
+            self.doing = None
+        self.check()
+
+    def check(self) -> None:
+        """Raise `Parted` if the group has come apart, and somebody has passed over that."""
+        if self.parted:
+            raise Parted("the workers that trained together have come apart")
+
+    def have_parted(self, error: BaseException) -> bool:
+        """Return whether an exception says that the group has come apart, maybe in the user's own call."""
+        return self.parted or any(
+            isinstance(link, dist.DistError) or "gloo/transport" in str(link) for link in _chain(error)
+        )
+
+    def keep_from_child(self) -> None:
+        """In a forked process, such as a DataLoader's: while it held connections, no death would be seen."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor, _ in self._sockets:  # not closed: nothing else may get a number that torch uses
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+    # What users share out and sum up.
+
+    def part_of(self, items: Any) -> Any:
+        """Return this rank's part of something with a length that can be cut."""
+        count = len(items)
+        if self.doing == "train":
+            start, end = self.batch.hand_out(0, count)
+        elif self.doing == "evaluate":
+            start, end = self.share.bounds(count)
+        else:
+            return items
+        return items[start:end]
+
+    def total_of(self, value: Any) -> Any:
+        """Return the sum of a number or a tensor over the parts; itself, where all hold the whole."""
+        if not (self.doing == "evaluate" or self.batch.is_split):
+            return value
+        if isinstance(value, Tensor):
+            kind = torch.int64 if value.dtype is torch.bool else value.dtype
+            return self.sum(value.detach().to(kind, copy=True))
+        number = value.item() if hasattr(value, "item") else value
+        kind = torch.float64 if isinstance(number, float) else torch.int64
+        return self.sum(torch.tensor(number, dtype=kind)).item()
+
+    # Collectives.
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Add up a tensor over all ranks, in place where gloo or NCCL can reach it; return the sum."""
+        there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
+        with self._speaking():
+            dist.all_reduce(there)
+        return there.to(tensor.device)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the tensors of all ranks, stacked in the order of ranks."""
+        there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
+        every = [torch.empty_like(there) for _ in range(self.share.width)]
+        with self._speaking():
+            dist.all_gather(every, there)
+        return torch.stack(every).to(tensor.device)
+
+    def check_alike(self, mark: int) -> None:
+        """Check, once, that what all ranks train looks alike: `mark` is a number that says what it is."""
+        if self._agreed:
+            return
+        marks = self.gather(torch.tensor(mark)).tolist()
+        if len(set(marks)) > 1:
+            raise TrainerError(
+                "the workers that train together hold different parameters: build() and setup() have to make "
+                "the same modules, in the same order, in every process. Otherwise set widens = False"
+            )
+        self._agreed = True
+
+    def tell(self, order: int) -> None:
+        """Tell all other ranks what comes next."""
+        with self._speaking():
+            dist.broadcast(torch.tensor(order), 0)
+
+    def hear(self) -> int:
+        """Wait for what rank 0 tells."""
+        order = torch.tensor(0)
+        with self._speaking():
+            dist.broadcast(order, 0)
+        return int(order)
+
+    def send(self, content: memoryview) -> None:
+        """Send bytes to all other ranks."""
+        self.tell(len(content))
+        with self._speaking():
+            dist.broadcast(torch.frombuffer(content, dtype=torch.uint8), 0)
+
+    def receive(self) -> bytes:
+        """Wait for bytes that rank 0 sends."""
+        content = torch.empty(self.hear(), dtype=torch.uint8)
+        with self._speaking():
+            dist.broadcast(content, 0)
+        return content.numpy().tobytes()
+
+    # Notes, which outlast the group.
+
+    def write_note(self, name: str, content: bytes) -> None:
+        """Leave a note for whoever looks."""
+        with suppress(RuntimeError):  # nobody is left to look
+            self._store.set(name, content)
+
+    def read_note(self, name: str) -> bytes | None:
+        """Return a note, if there is one."""
+        with suppress(RuntimeError):
+            return self._store.get(name) if self._store.check([name]) else None
+        return None
+
+    def wait_for_note(self, name: str, seconds: float) -> None:
+        """Wait for a note, or as long as that."""
+        with suppress(RuntimeError):
+            self._store.wait([name], timedelta(seconds=seconds))
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        self.check()
+        try:
+            yield
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self.parted = True
+            raise Parted(f"the workers that trained together have come apart: {error}") from error
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and what it was raised from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _store(meeting: str, share: Share) -> Any:
+    url = urlsplit(meeting)
+    if url.scheme == "file":
+        return dist.FileStore(unquote(url.path), share.width)  # type: ignore[attr-defined]
+    if url.scheme == "tcp" and url.hostname and url.port:
+        return dist.TCPStore(  # type: ignore[attr-defined]
+            url.hostname, url.port, share.width, share.rank == 0, timeout=_PATIENCE, wait_for_workers=False
+        )
+    raise InvalidInput(f"workers cannot meet at {meeting!r}; expected file:///path or tcp://host:port")
+
+
+@contextmanager
+def _on_this_machine(only: bool) -> Iterator[None]:
+    """Have gloo listen on the loopback device alone: the machine's name may lead elsewhere, or nowhere."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
+    if not only or loopback is None or _INTERFACE in os.environ:
+        yield
+        return
+    os.environ[_INTERFACE] = loopback
+    try:
+        yield
+    finally:
+        del os.environ[_INTERFACE]
+
+
+def _open_sockets() -> dict[int, int]:
+    """Return the sockets of this process: the descriptor of each, and the number of what it stands for."""
+    found = {}
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):  # the one that the list was read from is closed again
+            status = os.fstat(int(name))
+            if stat.S_ISSOCK(status.st_mode):
+                found[int(name)] = status.st_ino
+    return found
+
+
+def _hang_up(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as line:
+        if not line.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            line.shutdown(socket.SHUT_RDWR)
+
+
+def _after_fork() -> None:
+    if _present is not None:
+        _present.keep_from_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

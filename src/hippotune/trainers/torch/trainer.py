@@ -1,0 +1,295 @@
+"""Trainers on PyTorch: devices, hyper-parameters by their usual names, evaluation mode, width."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from numbers import Real
+from typing import Any, TypeVar
+
+from hippotune.errors import InvalidInput, MissingExtra, TrainerError
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingExtra("TorchTrainer needs PyTorch: pip install 'hippotune[torch]'") from error
+
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+from hippotune.trainers.base import Trainer, UserCall
+from hippotune.trainers.parallel.gradients import averaged
+from hippotune.trainers.parallel.random_ops import PartOfBatch
+from hippotune.trainers.parallel.ranks import present
+from hippotune.trainers.state import walk
+from hippotune.trainers.torch.loader import Loader
+
+_BATCH_SIZE = ("batch_size", "bs")
+_MANY = 1_000
+
+Items = TypeVar("Items")
+Amount = TypeVar("Amount", int, float, Tensor)
+Kind = TypeVar("Kind")
+
+
+class _Reading:
+    """An attribute that is read from a function. A trainer may have another of the same name instead."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self._read = read
+
+    def __get__(self, instance: object, owner: type) -> int:
+        return self._read()
+
+
+class TorchTrainer(Trainer):
+    """A trainer on PyTorch: hyper-parameters by their usual names, devices, determinism, width.
+
+    The whole object is its state, as for every `Trainer`: modules, optimizers, gradients, schedulers,
+    loaders, and everything else on ``self``.
+
+    `evaluate` is called with all modules in evaluation mode and without gradients; their modes are put back
+    afterwards.
+
+    Settings
+    --------
+    device
+        Where to train, like "cuda:1"; by default CUDA where there is any, then MPS, then the CPU.
+    deterministic
+        Whether to use deterministic algorithms only (True, the default). Where torch has none for an
+        operation it warns and goes on; then results are not the same bit for bit.
+
+    Attributes
+    ----------
+    device : torch.device
+        Where to put the model and the batches.
+    width : int
+        How many workers train this step together, or evaluate it; see `shard` and `total`.
+    rank : int
+        Which of them this is, from 0 on.
+    """
+
+    widens = distributed.is_available()
+
+    width = _Reading(lambda: 1 if (ranks := present()) is None else ranks.share.width)
+    rank = _Reading(lambda: 0 if (ranks := present()) is None else ranks.share.rank)
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
+        super().__init__(settings, seed)
+        self.arrive()
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        """Put into force what goes by a usual name.
+
+        ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``. Everything else is a field of
+        parameter groups (``lr``, ``weight_decay``, …) and set in all groups of every optimizer on ``self``.
+        As in torch's own schedules, ``momentum`` of an optimizer of the Adam kind is its first beta.
+
+        Override it for other names, and pass on the rest: ``super().setup(rest)``.
+        """
+        for name, value in hp.items():
+            if name in _BATCH_SIZE:
+                self._set_batch_size(name, value)
+            else:
+                self._set_field(name, value)
+
+    @classmethod
+    def fits(cls, values: Mapping[str, Any], width: int) -> bool:
+        """Return whether the batch size, where it is a hyper-parameter, can be split evenly."""
+        sizes = [values[name] for name in _BATCH_SIZE if name in values]
+        return all(isinstance(size, Real) and size % width == 0 for size in sizes)
+
+    def shard(self, items: Items) -> Items:
+        """Return this worker's part of a tensor, a list or a range, where several work together.
+
+        In `evaluate` the parts differ by one item at most. In `train` they are equally long, or everybody
+        gets everything: `hippo.Loader` does the same with its batches.
+        """
+        ranks = present()
+        return items if ranks is None else ranks.part_of(items)
+
+    def total(self, value: Amount) -> Amount:
+        """Return the sum of a number, or of a tensor, over all workers that hold a part of what it counts."""
+        ranks = present()
+        return value if ranks is None else ranks.total_of(value)
+
+    def set_group(self, optimizer: Optimizer, **fields: Any) -> None:
+        """Set fields of all parameter groups of an optimizer: ``self.set_group(self.optimizer, lr=0.1)``."""
+        for name, value in fields.items():
+            if not _set_group_field(optimizer, name, value):
+                raise TrainerError(
+                    f"{type(optimizer).__name__} has no {name!r}; its parameter groups have "
+                    f"{_listed(_fields_of(optimizer))}"
+                )
+
+    def finish(self) -> None:
+        """Put all modules into evaluation mode."""
+        for module in self._found(nn.Module):
+            module.eval()
+
+    def arrive(self) -> None:
+        """Choose the device, and deterministic algorithms."""
+        self.device = _chosen_device(self.settings.get("device"))
+        _set_deterministic(self.settings.get("deterministic", True))
+
+    def around(self, call: UserCall) -> AbstractContextManager[None]:
+        """Evaluate without gradients and in evaluation mode; share the work out where there are several."""
+        match call:
+            case "train":
+                return nullcontext() if present() is None else self._training_together()
+            case "evaluate":
+                return self._evaluating()
+            case _:
+                return nullcontext()
+
+    @contextmanager
+    def _training_together(self) -> Iterator[None]:
+        ranks = present()
+        assert ranks is not None
+        with ranks.during("train"), averaged(self._trainable(), ranks), PartOfBatch(ranks):
+            yield
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        ranks = present()
+        modes = [(part, part.training) for module in self._found(nn.Module) for part in module.modules()]
+        for part, _ in modes:
+            part.training = False
+        try:
+            with torch.no_grad(), nullcontext() if ranks is None else ranks.during("evaluate"):
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+    def _trainable(self) -> list[Tensor]:
+        """Return all tensors that get gradients, each once, in an order that is the same on every worker."""
+        tensors: dict[int, Tensor] = {}
+        for found in find_all(vars(self), (nn.Module, Optimizer, Tensor)):
+            match found:
+                case nn.Module():
+                    inner: list[Tensor] = list(found.parameters())
+                case Optimizer():
+                    inner = [tensor for group in found.param_groups for tensor in group["params"]]
+                case _:
+                    inner = [found]
+            tensors |= {id(tensor): tensor for tensor in inner if _is_trained(tensor)}
+        return list(tensors.values())
+
+    def _found(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Yield the objects of a kind on self: in attributes, containers and objects of any depth."""
+        return find_all(vars(self), kind)
+
+    # Hyper-parameters by name.
+
+    def _set_batch_size(self, name: str, value: Any) -> None:
+        loaders = list(self._found(Loader))
+        if not loaders:
+            raise TrainerError(
+                f"{name!r} cannot be set: there is no hippo.Loader on self of {type(self).__name__}"
+            )
+        for loader in loaders:
+            loader.batch_size = value
+
+    def _set_field(self, name: str, value: Any) -> None:
+        optimizers = list(self._found(Optimizer))
+        found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
+        if not any(found):
+            fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
+            known = f"{_listed(_BATCH_SIZE)} for the loaders on self" + (
+                f" and {_listed(fields)} for the optimizers"
+                if optimizers
+                else "; there is no optimizer on self"
+            )
+            raise TrainerError(
+                f"setup() does not know {name!r}; it knows {known}. Override setup() in "
+                f"{type(self).__name__}, deal with {name!r} there, and pass the rest on to super().setup()"
+            )
+
+
+def find_all(root: Any, kind: type[Kind] | tuple[type, ...]) -> Iterator[Any]:
+    """Yield the objects of a kind in a graph, each once; what is inside of one is not looked into.
+
+    Containers of more than 1,000 items are taken for data, and not looked into either.
+    """
+    waiting, seen = [root], {id(root)}
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kind):
+            yield value
+            continue
+        inner = [child for child in _parts_of(value) if id(child) not in seen]
+        seen.update(map(id, inner))
+        waiting += reversed(inner)
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, (nn.Module, Tensor, Optimizer, Loader)) or type(value) in walk.ATOMS:
+        return
+    if isinstance(value, Sized) and not isinstance(value, Dataset) and _length(value) > _MANY:
+        return
+    for _, child in walk.children(value, reduced=False):
+        if type(child) not in walk.ATOMS:
+            yield child
+
+
+def _length(value: Any) -> int:
+    try:
+        return len(value)
+    except Exception:  # an object whose __len__ does not work at this moment
+        return 0
+
+
+def _is_trained(tensor: Tensor) -> bool:
+    return (
+        tensor.is_leaf
+        and (tensor.requires_grad or isinstance(tensor, nn.Parameter))
+        and (tensor.is_floating_point() or tensor.is_complex())
+    )
+
+
+def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:
+    """Set a field in the groups that have it; return whether any has."""
+    found = False
+    for group in optimizer.param_groups:
+        if name in group and name not in ("params", "param_names"):
+            if isinstance(group[name], Tensor):
+                group[name].fill_(value)
+            else:
+                group[name] = value
+            found = True
+        elif name == "momentum" and "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+            found = True
+    return found
+
+
+def _fields_of(optimizer: Optimizer) -> set[str]:
+    return {name for group in optimizer.param_groups for name in group} - {"params", "param_names"}
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _chosen_device(name: Any) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidInput(
+            f"settings['device'] is {name!r}; expected a torch device, like 'cuda:0' or 'cpu'"
+        ) from error
+
+
+def _set_deterministic(wanted: Any) -> None:
+    if not isinstance(wanted, bool):
+        raise InvalidInput(f"settings['deterministic'] is {wanted!r}; expected True or False")
+    torch.use_deterministic_algorithms(wanted, warn_only=True)
+    torch.backends.cudnn.deterministic = wanted
+    if wanted:
+        torch.backends.cudnn.benchmark = False
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
