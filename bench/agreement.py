@@ -107,7 +107,7 @@ class Watched(hippo.Local):
             case MetricsReported(seconds=seconds):
                 self._evaluations.append(seconds)
 
-    def simulated(self, metrics: hippo.Report) -> hippo.Simulated:
+    def simulated(self, metrics: hippo.study.Report) -> hippo.Simulated:
         """Return virtual workers that are as quick as these were."""
         each = {value: seconds / steps for value, (seconds, steps) in self._steps.items()}
 
@@ -124,7 +124,7 @@ class Watched(hippo.Local):
         )
 
 
-def both(tuner: hippo.Tuner, workers: int) -> tuple[hippo.Report, hippo.Report]:
+def both(tuner: hippo.tuners.Tuner, workers: int) -> tuple[hippo.study.Report, hippo.study.Report]:
     """Return the reports of a real study, and of the same one in virtual time."""
     with tempfile.TemporaryDirectory() as home:
         watched = Watched(workers)
@@ -134,7 +134,7 @@ def both(tuner: hippo.Tuner, workers: int) -> tuple[hippo.Report, hippo.Report]:
     return real, virtual
 
 
-def leases_of(report: hippo.Report) -> list[list[tuple[int, int, int]]]:
+def leases_of(report: hippo.study.Report) -> list[list[tuple[int, int, int]]]:
     """Return the stretches of nodes in each lease that trained anything, in the order of the leases."""
     spans = sorted(
         (span for span in report._trace.spans if span.last > span.first),

@@ -20,9 +20,10 @@ import numpy as np
 
 import hippotune as hippo
 from harness import Bar, Figures, run
-from hippotune import Config, Exponential, MultiStep, Study, TrialGroup, Tuner, Warmup
+from hippotune import Config, Exponential, MultiStep, Study, Warmup
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.stages.tree import stage_tree
+from hippotune.tuners import TrialGroup, Tuner
 
 WORKERS = 2
 STEPS = 60
@@ -72,7 +73,7 @@ class Groups(Tuner):
         self.size = size
         self.step_seconds: list[float] = []
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         waiting = configs()
         trials.foresee(waiting, STEPS)
         while waiting or trials.open:

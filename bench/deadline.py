@@ -44,7 +44,8 @@ from typing import Any
 
 import hippotune as hippo
 from harness import Bar, Figures, run
-from hippotune import ASHA, Config, Grid, HyperSched, Piecewise, Sequence, Simulated, Study
+from hippotune import ASHA, Config, Grid, HyperSched, Piecewise, Simulated, Study
+from hippotune.sequences import Sequence
 
 HERE = Path(__file__).parent
 DEADLINES = (900, 1800, 3600)

@@ -39,7 +39,7 @@ from exactness_alone import Measured, bits, fork, in_a_fork, trained_alone
 from exactness_trainers import CONFIGS, LATER, STEPS
 from exactness_workers import warm_workers
 from harness import Bar, Figures, run
-from hippotune import TrialGroup, Tuner
+from hippotune.tuners import TrialGroup, Tuner
 
 # The order in which numbers are summed up depends on the number of threads, and that of sets on the hashes.
 ENVIRONMENT = {
@@ -88,7 +88,7 @@ class Everything(Tuner):
 
     metric, mode = "loss", "min"
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         for config, steps in CONFIGS.values():
             trials.submit(TrialGroup.of([config], steps[-1], steps[0] if len(steps) > 1 else None))
         while trials.open:

@@ -33,8 +33,9 @@ from typing import Any
 
 import hippotune as hippo
 from harness import Bar, Figures, run
-from hippotune import Config, Study, TrialGroup, Tuner
+from hippotune import Config, Study
 from hippotune.executors.base import Executor
+from hippotune.tuners import TrialGroup, Tuner
 
 TRIALS, REPORTS = 100, 10
 BARS = [Bar("hippo_seconds", "at most", 1.0), Bar("hippo_to_optuna", "at most", 0.2)]
@@ -68,7 +69,7 @@ class All(Tuner):
     def __init__(self, configs: list[Config], step: int) -> None:
         self.configs, self.step = configs, step
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         trials.submit(TrialGroup.of(self.configs, self.step, every=1))
         while trials.open:
             await trials.next()

@@ -38,7 +38,7 @@ class Hippo(Engine):
     def close(self) -> None:
         self._study.close()
 
-    def _tuner(self) -> hippo.Tuner:
+    def _tuner(self) -> hippo.tuners.Tuner:
         task = self.task
         if task.algorithm == "grid":
             return hippo.GridSearch(task.space, METRIC, MODE, task.max_steps)

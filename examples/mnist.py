@@ -62,7 +62,7 @@ class Mnist(hippo.TorchTrainer):
         return {"val_acc": (scores.argmax(1) == targets.to(self.device)).float().mean().item()}
 
 
-def schedules(top: float) -> list[hippo.Sequence]:
+def schedules(top: float) -> list[hippo.sequences.Sequence]:
     return [Constant(top), Exponential(top, 0.9), Step(top, 8), Cosine(top, 27)]
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import hippotune as hippo
-from hippotune import Config, Report, Study, Trainer, TrialGroup, Trials, Tuner
+from hippotune import Config, Study, Trainer
 from hippotune.executors.local.executor import Local
+from hippotune.study.report import Report
+from hippotune.tuners import TrialGroup, Trials, Tuner
 
 
 class Falling(Trainer):

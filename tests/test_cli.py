@@ -289,7 +289,7 @@ def test_plan_refuses_a_tuner_without_a_space(folder: Path) -> None:
     (folder / "falling.py").write_text(
         STUDY
         + """
-class Own(hippo.Tuner):
+class Own(hippo.tuners.Tuner):
     metric, mode = "height", "min"
     async def run(self, trials):
         pass

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hippotune import Report
 from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
 from hippotune.history.history import find_study
 from hippotune.identity.key import PlanKey
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
+from hippotune.study.report import Report
 from stored import DECAYS, Asking, study, trained
 
 HEAVY = [{"lr": 0.5, "weight": weight, "scale": 1.0} for weight in (1, 10, 20)]

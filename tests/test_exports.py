@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 import hippotune as hippo
-from hippotune import Config, GridSearch, Report, Study, TorchTrainer
+from hippotune import Config, GridSearch, Study, TorchTrainer
 from hippotune.cli.main import main
 from hippotune.executors.local.executor import Local
 from hippotune.study.exports import export_folder
+from hippotune.study.report import Report
 from stored import DECAYS, Asking, trained
 
 SPACE = {"lr": [0.1, 0.01, 0.001]}

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippotune import Config, Report, Trials, Tuner
+from hippotune import Config
 from hippotune.errors import InvalidInput
 from hippotune.history.history import History, find_study, read_study
 from hippotune.plan.facts import Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
+from hippotune.study.report import Report
+from hippotune.tuners import Trials, Tuner
 from hippotune.tuners.base import TrialGroup
 from sequences.strategies import configs
 from stored import DECAYS, LATE, Asking, study, trained

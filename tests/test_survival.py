@@ -22,16 +22,8 @@ import psutil
 import pytest
 
 import hippotune as hippo
-from hippotune import (
-    CheckpointError,
-    Config,
-    GridSearch,
-    Local,
-    MultiStep,
-    StoreError,
-    Study,
-    SuccessiveHalving,
-)
+from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
+from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
@@ -208,7 +200,7 @@ def unique_of(asks: list[tuple[Config, int]]) -> int:
     return unique_steps([(plan.place(config, steps)[0], steps) for config, steps in asks])
 
 
-def check_results(report: hippo.Report, trainer: type[Survivor] = Survivor) -> None:
+def check_results(report: hippo.study.Report, trainer: type[Survivor] = Survivor) -> None:
     """See that every trial has its results, and that they are as if it had been trained alone."""
     for trial in report.trials:
         session = Session(trainer, {"log": os.devnull}, seed=0)
@@ -304,7 +296,7 @@ def test_checkpoints_that_are_damaged_between_runs_are_noticed_and_trained_again
 def test_the_best_model_is_trained_again_where_its_checkpoint_is_damaged(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    def weights(best: hippo.Best) -> bytes:
+    def weights(best: hippo.study.Best) -> bytes:
         model = best.load()
         assert isinstance(model, Survivor)
         return model.weights.tobytes()

@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import hippotune as hippo
-from hippotune import Config, Report, Study
+from hippotune import Config, Study
 from hippotune.errors import HippoError, InvalidInput, MissingExtra, StoreError
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.history.history import History
@@ -22,6 +22,7 @@ from hippotune.history.optuna_study import Parameters
 from hippotune.plan.facts import RequestMade
 from hippotune.plan.plan import Plan
 from hippotune.store.memory import MemoryStore
+from hippotune.study.report import Report
 from hippotune.tuners import RandomSearch, SuccessiveHalving
 from stored import Asking, Falling, study
 

@@ -99,7 +99,7 @@ class Noisy(hippo.Trainer):
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
-def told(study: hippo.Study, report: hippo.Report) -> list[dict[str, Any]]:
+def told(study: hippo.Study, report: hippo.study.Report) -> list[dict[str, Any]]:
     """Return what came of every trial: its metrics, and the bytes of its last state as a digest."""
     trials = []
     for trial in report.trials:

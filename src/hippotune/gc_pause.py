@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Keep the collector from running inside the block."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -11,11 +11,11 @@ import pytest
 
 from executors.rig import SECONDS
 from hippotune.errors import HippoError
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 from hippotune.executors.ray.network import answer, call, listen
 
 SECRET = b"between us"
-Ends = tuple[Line, Line]
+Ends = tuple[Channel, Channel]
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def test_hanging_up_ends_it_for_both_and_what_is_sent_then_is_lost(ends: Ends) -
     ours, theirs = ends
     with ThreadPoolExecutor() as pool:
         waiting = [pool.submit(end.wait) for end in ends]
-        ours.hang_up()
+        ours.disconnect()
         for end in waiting:
             assert isinstance(end.exception(SECONDS), EOFError)
     ours.send(b"lost")
     theirs.close()
-    theirs.hang_up()
+    theirs.disconnect()
 
 
 def test_strangers_are_hung_up_on_and_do_not_keep_others_away() -> None:

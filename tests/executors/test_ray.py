@@ -24,7 +24,7 @@ from executors.rig import CONFIG, SECONDS, Rig
 from hippotune import Ray, Study, TrainerError
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
 from hippotune.executors.base import Job
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 from hippotune.executors.ray import network as ray_network
 from hippotune.executors.ray import pool as ray_pool
 from hippotune.executors.ray import slot as ray_slot
@@ -155,9 +155,9 @@ def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(shared: Rig)
 def test_an_actor_that_the_driver_cannot_speak_with_any_more_is_replaced(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines: list[Line] = []
+    lines: list[Channel] = []
 
-    def call(address: Address, secret: bytes) -> Line:
+    def call(address: Address, secret: bytes) -> Channel:
         lines.append(ray_network.call(address, secret))
         return lines[-1]
 
@@ -166,7 +166,7 @@ def test_an_actor_that_the_driver_cannot_speak_with_any_more_is_replaced(
     rig = make_rig(Ray(workers=1))
     rig.wait(WorkerJoined)
     left_behind = processes_of(rig)
-    lines[0].hang_up()
+    lines[0].disconnect()
     assert "it has hung up" in rig.wait(WorkerLost).reason
     rig.wait(WorkerJoined)
     assert psutil.wait_procs(left_behind, SECONDS)[1] == []

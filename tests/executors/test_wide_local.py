@@ -10,11 +10,12 @@ import pytest
 
 import hippotune as hippo
 from executors.smooth import Smooth
-from hippotune import Config, Fluid, MultiStep, Study, TrialGroup
+from hippotune import Config, Fluid, MultiStep, Study
 from hippotune.executors.base import Emit, Job
 from hippotune.plan.facts import SpanRecorded
 from hippotune.protocol.events import Event
 from hippotune.trainers.session import Session
+from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
 LONG = Config({"lr": 0.01})
@@ -43,7 +44,7 @@ class Punctual(hippo.Local):
         await super().start(job, together)
 
 
-class Asks(hippo.Tuner):
+class Asks(hippo.tuners.Tuner):
     """Asks for everything at once."""
 
     metric, mode = "loss", "min"
@@ -51,7 +52,7 @@ class Asks(hippo.Tuner):
     def __init__(self, *asks: tuple[Config, int]) -> None:
         self.asks = asks
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         trials.submit(TrialGroup(self.asks))
         while trials.open:
             await trials.next()
@@ -68,18 +69,18 @@ def alone(config: Config, steps: int) -> dict[str, float]:
 
 def tune(
     home: Path, width: Fluid, *asks: tuple[Config, int], workers: int = 2, **settings: Any
-) -> hippo.Report:
+) -> hippo.study.Report:
     executor = Punctual(workers)
     with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
         return study.tune(Asks(*asks), progress=False)
 
 
-def trained(report: hippo.Report, width: float) -> list[SpanRecorded]:
+def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
     """Return what was trained at a width."""
     return [span for span in report._trace.spans if span.kind == "train" and span.width == width]
 
 
-def assert_close(report: hippo.Report) -> None:
+def assert_close(report: hippo.study.Report) -> None:
     assert not report.failed
     for trial in report.trials:
         assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hippotune as hippo
-from hippotune import Contender, Fluid
+from hippotune import Fluid
 from hippotune.errors import InvalidInput
+from hippotune.scheduling import Contender
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.width import Ladder, linear, needed, widths
 

@@ -10,19 +10,10 @@ from typing import Any
 import pytest
 
 import hippotune as hippo
-from hippotune import (
-    Cosine,
-    Exponential,
-    Linear,
-    MultiStep,
-    Piecewise,
-    Report,
-    Study,
-    TrialGroup,
-    Tuner,
-    Warmup,
-)
+from hippotune import Cosine, Exponential, Linear, MultiStep, Piecewise, Study, Warmup
 from hippotune.executors.worker import runner
+from hippotune.study.report import Report
+from hippotune.tuners import TrialGroup, Tuner
 from study.walkers import Walker
 
 SPACE = hippo.Grid(
@@ -64,7 +55,7 @@ class Rounds(Tuner):
 
     metric, mode = "loss", "min"
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         trials.submit(TrialGroup(tuple((config, 8) for config in SPACE)))
         results = [await trials.next() for _ in range(len(SPACE))]
         results.sort(key=lambda result: (-result.score("loss", "min"), result.trial.number))

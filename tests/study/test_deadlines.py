@@ -26,11 +26,11 @@ from hippotune import (
     MultiStep,
     Simulated,
     Study,
-    Tuner,
     tune_together,
 )
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.study.limits import Limits
+from hippotune.tuners import Tuner
 from study.walkers import Walker
 from tuners.test_conformance import TUNERS, Idle
 
@@ -58,7 +58,7 @@ def numbered(count: int) -> dict[str, list[int]]:
     return {"n": list(range(count))}
 
 
-def tuned(tuner: Tuner, workers: int = 1, **limits: Any) -> hippo.Report:
+def tuned(tuner: Tuner, workers: int = 1, **limits: Any) -> hippo.study.Report:
     """Tune in virtual time, at one second a step."""
     with Study("virtual", Idle, executor=Simulated(workers, metrics=level)) as study:
         return study.tune(tuner, progress=False, **limits)
@@ -234,8 +234,8 @@ def test_one_study_may_have_a_limit_and_another_none() -> None:
 
 def test_a_tuner_that_survives_every_exception_ends_all_the_same() -> None:
     class Stubborn(GridSearch):
-        async def run(self, trials: hippo.Trials) -> None:
-            trials.submit(hippo.TrialGroup.of(self.configs(), self.max_steps))
+        async def run(self, trials: hippo.tuners.Trials) -> None:
+            trials.submit(hippo.tuners.TrialGroup.of(self.configs(), self.max_steps))
             while trials.open:
                 try:
                     await trials.next()
@@ -248,8 +248,8 @@ def test_a_tuner_that_survives_every_exception_ends_all_the_same() -> None:
 
 def test_what_came_while_a_tuner_waited_for_something_else_counts() -> None:
     class Particular(GridSearch):
-        async def run(self, trials: hippo.Trials) -> None:
-            asked = trials.submit(hippo.TrialGroup.of(self.configs(), self.max_steps))
+        async def run(self, trials: hippo.tuners.Trials) -> None:
+            asked = trials.submit(hippo.tuners.TrialGroup.of(self.configs(), self.max_steps))
             await trials.all(asked[-1:])
 
     report = tuned(Particular(numbered(9), "score", "max", 10), deadline=35)

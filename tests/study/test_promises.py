@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import hippotune as hippo
-from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, TrialGroup, Warmup
+from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, Warmup
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.trainers.session import Session
+from hippotune.tuners import TrialGroup
 from study.walkers import Mortal, Walker
 
 RATES = [
@@ -41,7 +42,7 @@ def shared_state(study: Study, config: Config, step: int) -> bytes:
     return trainer.weights.tobytes()
 
 
-class Groups(hippo.Tuner):
+class Groups(hippo.tuners.Tuner):
     """Submits trials group by group, in the order given, each as soon as a result has come."""
 
     metric, mode = "loss", "min"
@@ -49,7 +50,7 @@ class Groups(hippo.Tuner):
     def __init__(self, groups: list[list[tuple[Config, int]]]) -> None:
         self.groups = groups
 
-    async def run(self, trials: hippo.Trials) -> None:
+    async def run(self, trials: hippo.tuners.Trials) -> None:
         for group in self.groups:
             trials.submit(TrialGroup(tuple(group), every=5))
             await trials.next()

@@ -162,7 +162,7 @@ def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_group_can_be_awaited(tmp_path: Path) -> None:
-    async def main() -> list[hippo.Result]:
+    async def main() -> list[hippo.tuners.Result]:
         return await study.train([({"lr": 0.1, "bs": 16}, 3), ({"lr": 0.2, "bs": 16}, 4)])
 
     with study_of(Walker, tmp_path) as study:

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from hippotune import CheckpointError, Config, IllegalTransition, InvalidInput, Piecewise, TrainerError
+from hippotune import Config, InvalidInput, Piecewise, TrainerError
+from hippotune.errors import CheckpointError, IllegalTransition
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.session import Session
 from trainers.samples import Convolutional, Plain, saved_by

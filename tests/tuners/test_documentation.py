@@ -18,7 +18,7 @@ EXAMPLE, USE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 @pytest.fixture
 def pairs():
-    names: dict[str, type[hippo.Tuner]] = {}
+    names: dict[str, type[hippo.tuners.Tuner]] = {}
     exec(compile(EXAMPLE, str(PAGE), "exec"), names)
     return names["Pairs"]
 

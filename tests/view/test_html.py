@@ -6,7 +6,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from hippotune import Config, GridSearch, MultiStep, Report, Simulated, Study
+from hippotune import Config, GridSearch, MultiStep, Simulated, Study
+from hippotune.study.report import Report
 from study.walkers import Walker
 
 

@@ -11,7 +11,7 @@ from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, read, reading
 from hippotune.cli.trial import lines, trials_numbered
-from hippotune.gc_pause import nothing_collected
+from hippotune.gc_pause import gc_paused
 from hippotune.history.history import History, TrialHistory
 from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
@@ -74,7 +74,7 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the study and print it."""
-    with nothing_collected():
+    with gc_paused():
         _show(options)
     return 0
 

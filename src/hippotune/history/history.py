@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from hippotune.errors import InvalidInput
-from hippotune.gc_pause import nothing_collected
+from hippotune.gc_pause import gc_paused
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
@@ -142,7 +142,7 @@ class History:
         self._tuned_for = tuned_for
         self._logged = LoggedNumbers(store)
         requests: Requests = {}
-        with nothing_collected():
+        with gc_paused():
             for fact in store.read():
                 if isinstance(fact, RequestMade):
                     if fact.study == study:

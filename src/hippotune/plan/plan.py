@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from hippotune.errors import StoreError
-from hippotune.gc_pause import nothing_collected
+from hippotune.gc_pause import gc_paused
 from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
@@ -44,7 +44,7 @@ class Plan:
     def replay(cls, facts: Iterable[Fact]) -> Plan:
         """Rebuild a plan from its facts."""
         plan = cls()
-        with nothing_collected():
+        with gc_paused():
             for fact in facts:
                 plan.apply(fact)
         return plan

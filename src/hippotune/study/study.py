@@ -448,7 +448,7 @@ class Study:
     # Opening and closing.
 
     @property
-    def place(self) -> str:
+    def _place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
         place = self.store_url or str(self.home.resolve())
         return f"virtual time of {self.executor.identity} in {place}" if self.executor.virtual else place
@@ -457,17 +457,17 @@ class Study:
         """Open the plan and start the workers now, instead of at the first use."""
         self._open()
 
-    def join_workers_of(self, other: Study) -> None:
+    def _join_workers_of(self, other: Study) -> None:
         """Train on another study's workers."""
         if other is not self:
             self._executor = other.executor
 
-    def expect(self, studies: Iterable[str]) -> None:
+    def _expect(self, studies: Iterable[str]) -> None:
         """Train nothing until each of these studies, all on this one's plan, has asked for something."""
         runtime = self._open()
         runtime.ask(lambda: runtime.loop.expect(studies))
 
-    def has_begun(self, study: str) -> None:
+    def _has_begun(self, study: str) -> None:
         """Do not wait for a study any more: it has asked, or will never ask."""
         if (runtime := self._runtime) is not None:
             with suppress(Closed):
@@ -495,7 +495,7 @@ class Study:
                 runtime.close()  # others on the old plan open it again when they need it
         self._opened, self._aim = identity, None
         make = partial(self._make_runtime, identity)
-        self._runtime = acquire(self.place, identity.key, self.executor, make)
+        self._runtime = acquire(self._place, identity.key, self.executor, make)
         return self._runtime
 
     def _make_runtime(self, identity: Identity) -> Runtime:

@@ -39,8 +39,8 @@ def tune_together(
     first: dict[tuple[str, str], Study] = {}
     leaders: dict[str, Study] = {}
     for study, _ in work:
-        leaders[study.name] = first.setdefault((study.place, study.key.digest), study)
-        study.join_workers_of(leaders[study.name])
+        leaders[study.name] = first.setdefault((study._place, study.key.digest), study)
+        study._join_workers_of(leaders[study.name])
     reports: list[Report | BaseException | None] = [None] * len(work)
 
     def run(index: int) -> None:
@@ -56,11 +56,11 @@ def tune_together(
             raise
         except BaseException as error:
             reports[index] = error
-            leaders[study.name].has_begun(study.name)
+            leaders[study.name]._has_begun(study.name)
 
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
     for leader in first.values():
-        leader.expect([study.name for study, _ in work if leaders[study.name] is leader])
+        leader._expect([study.name for study, _ in work if leaders[study.name] is leader])
     try:
         for thread in threads:
             thread.start()

@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 
-class Values(dict[str, Any]):
+class TrackedDict(dict[str, Any]):
     """Hyper-parameter values that note in `read` which of them were looked at, in whatever way.
 
     Going through all of them (iterating, copying, ``**hp``, comparing) looks at all. `read` is a set apart,

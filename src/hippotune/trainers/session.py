@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
-from hippotune.trainers.hyperparameters import Values, mentioned_names
+from hippotune.trainers.hyperparameters import TrackedDict, mentioned_names
 from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.state import formats
@@ -310,7 +310,7 @@ class Session:
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:
         self.phase = "setup"
-        hp = Values(values)
+        hp = TrackedDict(values)
         read, alive = hp.read, weakref.ref(hp)
         with NoLogging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)

@@ -14,8 +14,8 @@ _SMALL = 1 << 15
 _LONGEST_WAIT = 10_000.0
 
 
-class Line:
-    """One end of a line. Receiving is for one thread; `send` and `hang_up` are for any.
+class Channel:
+    """One end of a line. Receiving is for one thread; `send` and `disconnect` are for any.
 
     Whoever uses `put` does not use `send` at the same time, and has one thread at a time do it.
     """
@@ -28,7 +28,7 @@ class Line:
         self._writable.register(connection.fileno(), select.POLLOUT)
         self._sending = threading.Lock()
         self._overflow: deque[bytes] = deque()
-        self._ending = threading.RLock()  # `hang_up` may be called by the garbage collector, in any thread
+        self._ending = threading.RLock()  # `disconnect` may be called by the garbage collector, in any thread
 
     def receive(self, timeout: float) -> bytes | None:
         """Return the next message; None after `timeout` seconds. Raises `EOFError` at the end."""
@@ -67,7 +67,7 @@ class Line:
                 if not self._overflow:
                     return
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Let both ends receive what is on its way, and then the end."""
         with self._ending, suppress(OSError):
             end = socket.socket(fileno=self._connection.fileno())

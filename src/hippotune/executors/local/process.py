@@ -12,7 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 from hippotune.protocol.events import Event
 
 # The status with which a worker exits that wants to be replaced because it ran out of memory.
@@ -48,7 +48,7 @@ class WorkerProcess:
         if cores:
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(self._process.pid, cores)
-        self._line = Line(ours)
+        self._line = Channel(ours)
 
     def receive(self, timeout: float) -> list[Event] | None:
         """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""

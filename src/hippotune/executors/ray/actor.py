@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.local.slot import Slot
@@ -60,7 +60,7 @@ Order = tuple[Literal["begin", "deliver", "end", "close"], int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class ActorSpec:
     """What all actors of an executor have to know."""
 
     parcel: Parcel
@@ -77,7 +77,7 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Ready:
     """The actor is up, on this node, and listens at a port for its driver's call.
 
     Others who train a lease with its workers meet them at `meeting`.
@@ -93,65 +93,65 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp:
+class Failed:
     """No worker can work on this slot."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Closed:
     """All processes have ended as they were asked to, and nothing more will be said."""
 
 
 # With each goes the worker that it concerns.
-Message = Event | Settled | GaveUp | Over
+Message = Event | Ready | Failed | Closed
 Messages = list[tuple[int, Message]]
 
 
 class RayWorker:
     """Holds a slot, and the processes that work there."""
 
-    def __init__(self, workers: Sequence[int], posting: Posting) -> None:
+    def __init__(self, workers: Sequence[int], spec: ActorSpec) -> None:
         ray = load_ray()
         self._slots: dict[int, Slot] = {}
         self._news = threading.Condition()
         self._unsaid: Messages = []
-        self._line: Line | None = None
+        self._line: Channel | None = None
         self._alone = threading.Event()
         self._first = workers[0]
         address: str = ray.util.get_node_ip_address()
         self._port = reserved_port(address)  # held as long as this actor lives
         self._listening = listen(address)
-        here = Settled(
+        here = Ready(
             socket.gethostname(),
             address,
             port=self._listening.getsockname()[1],
             meeting=f"tcp://{address}:{self._port.getsockname()[1]}",
         )
-        self._found: Settled | GaveUp = here
-        if problem := _problem(posting):
-            self._found = GaveUp(f"{here} {problem}")
+        self._found: Ready | Failed = here
+        if problem := _problem(spec):
+            self._found = Failed(f"{here} {problem}")
             return
         environment = dict(os.environ)
         environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for user code that uses Ray
         if interface := interface_of(address):
             environment.setdefault("GLOO_SOCKET_IFNAME", interface)
-        environment |= posting.environment
-        greeting = pickle.dumps(replace(posting.parcel, path=_search_path(posting.parcel)), protocol=5)
+        environment |= spec.environment
+        greeting = pickle.dumps(replace(spec.parcel, path=_search_path(spec.parcel)), protocol=5)
         for worker in workers:
-            begin = partial(WorkerProcess, log=posting.log_of(worker), environment=environment, cores=[])
-            hear, hang_timeout = partial(self._hear, worker), HangTimeout(posting.hang_after)
+            begin = partial(WorkerProcess, log=spec.log_of(worker), environment=environment, cores=[])
+            hear, hang_timeout = partial(self._hear, worker), HangTimeout(spec.hang_after)
             alone: list[Slot] = []  # whether others can go on is for the driver to say
             slot = Slot(worker, begin, greeting, hear, hang_timeout, alone)
             alone.append(slot)
             self._slots[worker] = slot
-        threading.Thread(target=self._serve, args=[posting.secret], name="orders", daemon=True).start()
+        threading.Thread(target=self._serve, args=[spec.secret], name="orders", daemon=True).start()
         threading.Thread(target=self._speak_later, name="news", daemon=True).start()
         for slot in self._slots.values():
             slot.start()
 
-    def settle(self) -> Settled | GaveUp:
+    def settle(self) -> Ready | Failed:
         """Say where the actor is, or why no worker can work there."""
         return self._found
 
@@ -174,7 +174,7 @@ class RayWorker:
         finally:
             for slot in self._slots.values():
                 slot.abandon()
-            line.hang_up()
+            line.disconnect()
             self._alone.set()
 
     def _do(self, what: str, worker: int, message: bytes) -> None:
@@ -191,12 +191,12 @@ class RayWorker:
             slot.ask_to_close()
         for slot in self._slots.values():
             slot.join()
-        self._say(self._first, Over())
+        self._say(self._first, Closed())
 
     def _hear(self, worker: int, event: Event) -> None:
         reason = self._slots[worker].given_up
         given_up = isinstance(event, WorkerJoined) and reason is not None
-        self._say(worker, GaveUp(str(reason)) if given_up else event)
+        self._say(worker, Failed(str(reason)) if given_up else event)
 
     def _say(self, worker: int, message: Message) -> None:
         with self._news:
@@ -220,15 +220,15 @@ class RayWorker:
                 self._speak()
 
 
-def _problem(posting: Posting) -> str | None:
+def _problem(spec: ActorSpec) -> str | None:
     """Return why no worker can work here, if so."""
-    if hippo.__version__ != posting.version:
+    if hippo.__version__ != spec.version:
         return (
-            f"has Hippo {hippo.__version__}, and the driver has {posting.version}: install the same version "
+            f"has Hippo {hippo.__version__}, and the driver has {spec.version}: install the same version "
             "on all nodes, or send the driver's along with runtime_env={'py_modules': [hippo]}"
         )
-    folder = posting.checkpoints
-    if not (folder / posting.marker).is_file():
+    folder = spec.checkpoints
+    if not (folder / spec.marker).is_file():
         return (
             f"does not see {folder}, where the driver keeps checkpoints: put the study's home, or the folder "
             "that 'checkpoints' in it is a link to, on storage that all nodes see at the same path"

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from hippotune.executors.ray.actor import GaveUp, Posting, RayWorker, Settled
+from hippotune.executors.ray.actor import ActorSpec, Failed, RayWorker, Ready
 from hippotune.executors.ray.cluster import Cluster, SlotResources
 
 # How many calls an actor has at a time: the one that does not come back, and another.
@@ -22,22 +22,22 @@ class Actors:
         cluster: Cluster,
         resources: SlotResources,
         runtime_env: Mapping[str, Any] | None,
-        posting: Posting,
+        spec: ActorSpec,
     ) -> None:
         self._cluster = cluster
         options = {**resources.options(), "max_restarts": 0, "max_concurrency": _CALLS}
         if runtime_env and not cluster.carries_environment:
             options["runtime_env"] = dict(runtime_env)
         self._class = cluster.ray.remote(RayWorker).options(**options)
-        self._posting = cluster.ray.put(posting)  # to every node once, however many slots it has
+        self._posting = cluster.ray.put(spec)  # to every node once, however many slots it has
 
     def make(self, workers: Sequence[int]) -> Any:
         """Have an actor made that holds a slot; it comes up when there is room for it."""
         return self._class.remote(workers, self._posting)
 
-    def settle(self, actor: Any) -> Settled | GaveUp:
+    def settle(self, actor: Any) -> Ready | Failed:
         """Wait until an actor is up. Raises one of Ray's errors where it is gone."""
-        found: Settled | GaveUp = self._cluster.ray.get(actor.settle.remote())
+        found: Ready | Failed = self._cluster.ray.get(actor.settle.remote())
         return found
 
     def end(self, actor: Any) -> Future[None]:

@@ -21,9 +21,9 @@ from hippotune import __version__
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.environment import alike, usual_threads
-from hippotune.executors.ray.actor import Posting
+from hippotune.executors.ray.actor import ActorSpec
 from hippotune.executors.ray.cluster import Cluster, SlotResources, join
-from hippotune.executors.ray.pool import RayCrew, Wanted
+from hippotune.executors.ray.pool import RayPool, Wanted
 from hippotune.executors.shipping import pack
 from hippotune.protocol.commands import ExecutorCommand
 
@@ -86,7 +86,7 @@ class Ray(Executor):
         self._hang_after = hang_after
         self.threads = threads
         self._cluster: Cluster | None = None
-        self._crew: RayCrew | None = None
+        self._crew: RayPool | None = None
         self._marker: Path | None = None
         self._end: weakref.finalize[..., Ray] | None = None
 
@@ -113,7 +113,7 @@ class Ray(Executor):
             raise HippoError("this executor is at work already: close it first, or make another")
         # Where a link leads: nodes see the storage behind it, and not the link.
         job = replace(job, checkpoints=job.checkpoints.resolve())
-        posting = Posting(
+        spec = ActorSpec(
             parcel=pack(job),
             checkpoints=job.checkpoints,
             marker=f".seen-by-all-nodes-{secrets.token_hex(8)}",
@@ -124,11 +124,11 @@ class Ray(Executor):
         )
         self._cluster = join(self._address, self._runtime_env)
         try:
-            self._marker = job.checkpoints / posting.marker
+            self._marker = job.checkpoints / spec.marker
             self._marker.parent.mkdir(parents=True, exist_ok=True)
             self._marker.touch()
             wanted = Wanted(self._slot, self._workers, job.packing, self._runtime_env)
-            crew = RayCrew(self._cluster, wanted, posting, emit)
+            crew = RayPool(self._cluster, wanted, spec, emit)
             self._end = weakref.finalize(self, _abandon, crew, os.getpid())
             self._crew = crew
             crew.start()
@@ -162,7 +162,7 @@ class Ray(Executor):
         return time()
 
 
-def _abandon(crew: RayCrew, owner: int) -> None:
+def _abandon(crew: RayPool, owner: int) -> None:
     if os.getpid() == owner:  # and not a copy of it that somebody forked
         crew.abandon()
 

@@ -17,7 +17,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
 from hippotune.errors import HippoError
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 
 _SIOCGIFADDR = 0x8915
 # How long the other side may take to be there, and how long to say something while it proves what it knows.
@@ -36,9 +36,9 @@ def listen(host: str) -> socket.socket:
     return socket.create_server((host, 0), family=_family(host))
 
 
-def answer(listening: socket.socket, secret: bytes) -> Line:
+def answer(listening: socket.socket, secret: bytes) -> Channel:
     """Wait for a call of somebody who knows the secret. Others are hung up on, and keep nobody waiting."""
-    proved: queue.SimpleQueue[Line] = queue.SimpleQueue()
+    proved: queue.SimpleQueue[Channel] = queue.SimpleQueue()
 
     def prove(caller: socket.socket) -> None:
         with suppress(*_NOT_PROVED), caller:
@@ -56,7 +56,7 @@ def answer(listening: socket.socket, secret: bytes) -> Line:
     return line
 
 
-def call(address: Address, secret: bytes) -> Line:
+def call(address: Address, secret: bytes) -> Channel:
     """Call whoever listens at an address. Raises `HippoError` where nobody does who knows the secret."""
     try:
         with socket.create_connection(address, _CALL_SECONDS) as caller:
@@ -69,7 +69,7 @@ def call(address: Address, secret: bytes) -> Line:
         ) from error
 
 
-def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Line:
+def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Channel:
     end.settimeout(None)
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message never waits for the next
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -87,7 +87,7 @@ def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Li
         connection.close()
         raise
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
-    return Line(connection)
+    return Channel(connection)
 
 
 def reserved_port(address: str) -> socket.socket:

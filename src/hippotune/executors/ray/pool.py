@@ -16,7 +16,7 @@ from typing import Any
 
 from hippotune.executors.base import Emit
 from hippotune.executors.local.worker_groups import WorkerGroups
-from hippotune.executors.ray.actor import GaveUp, Message, Messages, Over, Posting, Settled
+from hippotune.executors.ray.actor import ActorSpec, Closed, Failed, Message, Messages, Ready
 from hippotune.executors.ray.actors import Actors
 from hippotune.executors.ray.cluster import Cluster, Room, SlotResources
 from hippotune.executors.ray.slot import RaySlot
@@ -43,15 +43,15 @@ class Wanted:
     runtime_env: Mapping[str, Any] | None
 
 
-class RayCrew:
+class RayPool:
     """See the module. Worker w is on slot w // packing."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted, posting: Posting, emit: Emit) -> None:
+    def __init__(self, cluster: Cluster, wanted: Wanted, spec: ActorSpec, emit: Emit) -> None:
         self._cluster = cluster
         self._wanted = wanted
-        self._posting = posting
+        self._posting = spec
         self._emit = emit
-        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, posting)
+        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, spec)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._slots: list[RaySlot] = []
@@ -124,11 +124,11 @@ class RayCrew:
 
     def _pass_on(self, slot: RaySlot, worker: int, message: Message) -> None:
         match message:
-            case Settled():
+            case Ready():
                 slot.place = message
-            case GaveUp(reason):
+            case Failed(reason):
                 self._give_up(slot, reason)
-            case Over():
+            case Closed():
                 slot.close()
             case WorkerJoined():
                 slot.failed_starts = 0

@@ -18,9 +18,9 @@ from typing import Any
 
 from hippotune.errors import HippoError
 from hippotune.executors.base import Emit
-from hippotune.executors.local.channel import Line
+from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.slot import begins
-from hippotune.executors.ray.actor import Messages, Order, Settled
+from hippotune.executors.ray.actor import Messages, Order, Ready
 from hippotune.executors.ray.actors import Actors
 from hippotune.executors.ray.network import call
 from hippotune.executors.shipping import encode
@@ -46,7 +46,7 @@ class RaySlot:
         The workers on this slot that the engine counts on.
     given_up : str or None
         Why no worker can work here.
-    place : Settled or None
+    place : Ready or None
         Where the actor is.
     failed_starts : int
         How many actors in a row did not come up.
@@ -65,14 +65,14 @@ class RaySlot:
         self.workers = workers
         self.announced: set[int] = set()
         self.given_up: str | None = None
-        self.place: Settled | None = None
+        self.place: Ready | None = None
         self.failed_starts = 0
         self._actors = actors
         self._secret = secret
         self._emit = emit
         self._hear = hear
         self._actor: Any = None
-        self._line: Line | None = None
+        self._line: Channel | None = None
         self._made: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name=f"ray-slot-{number}", daemon=True)
         self._thread.start()
@@ -150,7 +150,7 @@ class RaySlot:
         if actor is not None:
             self._actors.kill(actor)
         if (line := self._line) is not None:
-            line.hang_up()
+            line.disconnect()
 
     def close(self) -> None:
         """End the actor without a word, for ever."""
@@ -181,14 +181,14 @@ class RaySlot:
         except Exception as error:
             return error
         self._hear(self, actor, [(self.workers[0], found)])
-        if not isinstance(found, Settled):
+        if not isinstance(found, Ready):
             return HippoError(found.reason)
         try:
             end = self._actors.end(actor)
             line = call((found.address, found.port), self._secret)
         except Exception as error:
             return error
-        end.add_done_callback(lambda _: line.hang_up())
+        end.add_done_callback(lambda _: line.disconnect())
         self._line = line
         try:
             while self.holds(actor):
@@ -202,7 +202,7 @@ class RaySlot:
         return _cause(end) if self.holds(actor) else HippoError("it was told to end")
 
 
-def _received(line: Line) -> Messages | Exception:
+def _received(line: Channel) -> Messages | Exception:
     """Wait for what is said next; return an `EOFError` at the end, and any other where it makes no sense."""
     try:
         messages: Messages = pickle.loads(line.wait())

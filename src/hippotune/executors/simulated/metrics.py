@@ -97,7 +97,6 @@ class Recorded:
 
 def _records(source: Any) -> Iterator[tuple[Config, int, Metrics]]:
     from hippotune.store.base import Store
-    from hippotune.study.report import Report
 
     if isinstance(source, Store):
         source = Plan.replay(source.read())
@@ -107,8 +106,8 @@ def _records(source: Any) -> Iterator[tuple[Config, int, Metrics]]:
             (node.config, {step: metrics for step, (_, metrics) in node.metrics.items()})
             for node in source.nodes
         )
-    elif isinstance(source, Report):
-        measured = ((trial.config, trial.metrics) for trial in source.trials)
+    elif isinstance(trials := getattr(source, "trials", None), list | tuple):  # a report
+        measured = ((trial.config, trial.metrics) for trial in trials)
     elif isinstance(source, Mapping):
         measured = (
             (config if isinstance(config, Config) else Config(config), metrics)

@@ -26,7 +26,7 @@ _Function = Callable[..., Any]
 _softmax: _Function = getattr(torch, "_safe_softmax", torch.softmax)
 
 
-class PartOfBatch(TorchFunctionMode):
+class ShardedRandomOps(TorchFunctionMode):
     """While it is entered, such operations take into account that this rank holds a part of the batch."""
 
     def __init__(self, ranks: Ranks) -> None:

@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.parallel.gradients import averaged
-from hippotune.trainers.parallel.random_ops import PartOfBatch
+from hippotune.trainers.parallel.random_ops import ShardedRandomOps
 from hippotune.trainers.parallel.ranks import present
 from hippotune.trainers.state import walk
 from hippotune.trainers.torch.loader import Loader
@@ -148,7 +148,7 @@ class TorchTrainer(Trainer):
     def _training_together(self) -> Iterator[None]:
         ranks = present()
         assert ranks is not None
-        with ranks.during("train"), averaged(self._trainable(), ranks), PartOfBatch(ranks):
+        with ranks.during("train"), averaged(self._trainable(), ranks), ShardedRandomOps(ranks):
             yield
 
     @contextmanager
