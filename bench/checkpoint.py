@@ -171,7 +171,7 @@ def of_case(name: str, repeats: int, folder: Path) -> Figures:
     )
     prepared = sum(value.numel() * value.element_size() for value in tensors_of_prepare(other.trainer))
     state = torch.load(path, weights_only=True)
-    sizes = {tensor.numel() for tensor in state["memory"]}
+    sizes = {tensor.numel() for tensor in state["memory"]["large"]}
     return {
         f"{name}_megabytes": os.path.getsize(path) / 1e6,
         f"{name}_prepared_megabytes": prepared / 1e6,

@@ -74,9 +74,9 @@ class Whole:
         if (torch := sys.modules.get("torch")) is None:
             pickle.dump({"hippo": _FORMAT, "graph": graph}, file, protocol=5)
             return
-        tensors = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in memory]
         content = torch.frombuffer(bytearray(graph), dtype=torch.uint8)
-        torch.save({"hippo": _FORMAT, "graph": content, "memory": tensors}, file)
+        data = None if memory is None else memory.data()
+        torch.save({"hippo": _FORMAT, "graph": content, "memory": data}, file)
 
 
 def read_whole(
@@ -87,7 +87,11 @@ def read_whole(
     if content.get("hippo") != _FORMAT or "graph" not in content:
         raise CheckpointError("a checkpoint is not of the form that this version of Hippo writes")
     graph = content["graph"]
-    memory = [tensor.untyped_storage() for tensor in content.get("memory", ())]
+    memory = None
+    if (data := content.get("memory")) is not None:
+        from hippotune.trainers.state.memory import Memory
+
+        memory = Memory.of_data(data)
     graph = graph if isinstance(graph, bytes) else graph.numpy().tobytes()
     attributes, random, hooks = loads(Pickled(graph, memory), resolve)
     if hooks and (torch := sys.modules.get("torch")) is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hippotune.trainers.state.functions import reduce_cell
-from hippotune.trainers.state.refusals import Refused, reason_of
+from hippotune.trainers.state.refusals import Refused, may_be_refused, reason_of
 
 Reduced = tuple[Any, ...]
 
@@ -24,7 +24,7 @@ def reducer_for(kind: type) -> Callable[[Any], Any] | None:
         return _reduce_forwarding
     if issubclass(kind, io.IOBase) and not issubclass(kind, (io.BytesIO, io.StringIO)):
         return _reduce_file
-    return _refuse_if_known
+    return _refuse_if_known if may_be_refused(kind) else None
 
 
 def _is_pickled_by_default(kind: Any) -> bool:

@@ -9,6 +9,7 @@ What cannot be saved raises `Unsavable`, which names it.
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
@@ -20,11 +21,14 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import numpy as np
 
+from hippotune.gc_pause import gc_paused
 from hippotune.trainers.state import arrays, functions, others, walk
 from hippotune.trainers.state.refusals import Refused, Unsavable, reason_of
 
 if TYPE_CHECKING:
     import torch
+
+    from hippotune.trainers.state.memory import Memory
 
 Reference = tuple[str, Any]
 """What stands for an object that is not in the pickle: its kind, and its name or number."""
@@ -35,10 +39,10 @@ _LONGEST_PATH = 160
 
 @dataclass(frozen=True)
 class Pickled:
-    """A pickled graph, and copies of the memory that its tensors are views of."""
+    """A pickled graph, and the memory that its tensors are views of: copies, in main memory."""
 
     graph: bytes
-    memory: list[torch.UntypedStorage]
+    memory: Memory | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
         file = io.BytesIO()
         pickler = _Pickler(file, known, owners)
         try:
-            pickler.dump(value)
+            with gc_paused():
+                pickler.dump(value)
         except _SharedMemory as shared:  # once more, now that it is known
             owners = (*owners, shared.owner)
         except Refused as refused:
@@ -79,19 +84,16 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
             subject = pickler.last
             raise Unsavable(_named(subject, reason_of(subject) or reason, root, name)) from error
         else:
-            return Pickled(file.getvalue(), pickler.memory)
+            return Pickled(file.getvalue(), pickler.copied_memory())
 
 
 def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
     """Make a graph again; `resolve` returns what a reference stands for."""
-    memory = pickled.memory
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, reference: Reference) -> Any:
-            kind, name = reference
-            return memory[name] if kind == _MEMORY else resolve(reference)
-
-    return Unpickler(io.BytesIO(pickled.graph)).load()
+    unpickler = _Unpickler(io.BytesIO(pickled.graph))
+    with gc_paused():
+        unpickler.memory = [] if pickled.memory is None else pickled.memory.storages()
+        unpickler.resolve = resolve
+        return unpickler.load()
 
 
 def _named(subject: Any, reason: str, root: Any, name: str) -> str:
@@ -99,6 +101,15 @@ def _named(subject: Any, reason: str, root: Any, name: str) -> str:
     if len(path) > _LONGEST_PATH:
         path = f"{path[: _LONGEST_PATH // 2]} … {path[-_LONGEST_PATH // 2 :]}"
     return f"{path} ({type(subject).__name__}) {reason}"
+
+
+class _Unpickler(pickle.Unpickler):
+    memory: list[torch.UntypedStorage]
+    resolve: Callable[[Reference], Any]
+
+    def persistent_load(self, reference: Reference) -> Any:
+        kind, name = reference
+        return self.memory[name] if kind == _MEMORY else self.resolve(reference)
 
 
 class _SharedMemory(Exception):
@@ -109,7 +120,7 @@ class _SharedMemory(Exception):
         self.owner = owner
 
 
-class _Memory:
+class _Copy:
     """Stands for the copy of a storage."""
 
     def __init__(self, number: int) -> None:
@@ -120,20 +131,22 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles as cloudpickle does, except for what the modules of this folder know better."""
 
     def __init__(self, file: io.BytesIO, known: Known, owners: tuple[arrays.Array, ...]) -> None:
+        self.dispatch_table = {**copyreg.dispatch_table, **cloudpickle.Pickler._dispatch_table}  # one look-up
         super().__init__(file, protocol=5)
-        self.memory: list[torch.UntypedStorage] = []
+        self._memory: list[torch.UntypedStorage] = []
         self.last: Any = None
         self._names = known.names
         self._tensors = known.tensors
         self._owners = {arrays.address(owner): owner for owner in owners}
         self._storages: dict[int, Any] = {}  # one object for each, so that pickle knows it again
+        self._layouts: dict[Any, Any] = {}
         self._foreign: list[tuple[int, int]] = []  # the memory of storages that torch did not allocate
         self._arrays: dict[int, arrays.Array] = {}  # those that own their memory, by address
         self._reducers: dict[type, Callable[[Any], Any] | None] = {}
 
     def persistent_id(self, value: Any) -> Reference | None:
         """Return what stands for an object that is not in the pickle."""
-        if type(value) is _Memory:
+        if type(value) is _Copy:
             return _MEMORY, value.number
         return self._names.get(id(value))
 
@@ -165,7 +178,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         from hippotune.trainers.state import tensors
 
         if issubclass(kind, torch.Tensor):
-            return lambda tensor: tensors.reduce_tensor(tensor, self._one_storage)
+            return lambda tensor: tensors.reduce_tensor(tensor, self._one_storage, self._layouts)
         if issubclass(kind, torch.UntypedStorage):
             return self._reduce_storage
         if issubclass(kind, torch.TypedStorage):
@@ -187,7 +200,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     # Memory that tensors and arrays are views of.
 
     def _one_storage(self, storage: torch.UntypedStorage) -> Any:
-        return self._storages.setdefault(storage._cdata, storage)
+        """Return what stands for a storage, each time the same: for most, the copy of its memory."""
+        number = storage._cdata
+        one = self._storages.get(number)
+        if one is None:
+            one = self._storages[number] = storage
+            if storage.device.type == "cpu" and storage.resizable() and number not in self._tensors:
+                one = self._storages[number] = self._copy_of(storage)
+        return one
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
         from hippotune.trainers.state import tensors
@@ -199,8 +219,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if (owner := self._owner_of(storage)) is not None:
             offset = storage.data_ptr() - arrays.address(owner)
             return tensors.storage_in_array, (owner, offset, storage.nbytes())
-        self.memory.append(storage.clone() if storage.device.type == "cpu" else storage.cpu())
-        return tensors.reduce_storage(storage, _Memory(len(self.memory) - 1))
+        return tensors.reduce_storage(storage, self._copy_of(storage))
+
+    def _copy_of(self, storage: torch.UntypedStorage) -> _Copy:
+        self._memory.append(storage)
+        return _Copy(len(self._memory) - 1)
+
+    def copied_memory(self) -> Memory | None:
+        """Copy the memory of all storages that were met."""
+        if not self._memory:
+            return None
+        from hippotune.trainers.state.memory import Memory
+
+        return Memory.copied(self._memory)
 
     def _owner_of(self, storage: torch.UntypedStorage) -> arrays.Array | None:
         """Return the array that owns a storage's memory, where torch has not allocated it."""

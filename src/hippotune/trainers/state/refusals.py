@@ -39,6 +39,11 @@ _REASONS: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
+def may_be_refused(kind: type) -> bool:
+    """Return whether objects of a kind may have a reason not to be saved."""
+    return issubclass(kind, (io.IOBase, *(each for kinds, _ in _REASONS for each in kinds)))
+
+
 def reason_of(value: object) -> str | None:
     """Return why an object cannot be saved, where that is known by its kind."""
     for kinds, reason in _REASONS:

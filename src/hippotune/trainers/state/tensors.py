@@ -23,6 +23,9 @@ from hippotune.trainers.state.refusals import Refused
 Reduced = tuple[Any, ...]
 Storage = torch.UntypedStorage
 
+Layout = tuple[Any, ...]
+"""How a tensor lies in its storage: type, offset, shape, strides; and whether it is trained, and a parameter."""
+
 _PLAIN = (Tensor, nn.Parameter)
 
 
@@ -39,25 +42,38 @@ def reducer_for(kind: type) -> Callable[[Any], Any] | None:
     return None
 
 
-def reduce_tensor(tensor: Tensor, storage_of: Callable[[Storage], Any]) -> Reduced:
-    """Return how a tensor is made again; `storage_of` gives what stands for a storage."""
-    _check(tensor)
+def reduce_tensor(
+    tensor: Tensor, storage_of: Callable[[Storage], Any], layouts: dict[Layout, Layout]
+) -> Reduced:
+    """Return how a tensor is made again.
+
+    `storage_of` gives what stands for a storage; `layouts` has each layout once, so that pickle writes it once.
+    """
     grad = tensor.grad if tensor.is_leaf else None
     kind = type(tensor)
     if kind in _PLAIN and tensor.layout is torch.strided and not _is_special(tensor):
-        made_of = (
-            storage_of(tensor.untyped_storage()),
-            *(tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()),
-            *(tensor.requires_grad, kind is nn.Parameter, tensor.is_inference()),
+        storage = tensor.untyped_storage()
+        _check(tensor, storage)
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        layout = (
+            tensor.dtype,
+            tensor.storage_offset(),
+            shape,
+            strides,
+            tensor.requires_grad,
+            kind is nn.Parameter,
         )
+        layout = layouts.setdefault(layout, layout)
+        function = _inference_tensor if tensor.is_inference() else _tensor
         if grad is None:
-            return _tensor, made_of
-        return _tensor, made_of, grad, None, None, _set_grad
+            return function, (storage_of(storage), layout)
+        return function, (storage_of(storage), layout), grad, None, None, _set_grad
+    _check(tensor, None)
     function, arguments, *_ = tensor.__reduce_ex__(2)  # type: ignore[no-untyped-call]
     return function, arguments, grad, None, None, _set_grad
 
 
-def _check(tensor: Tensor) -> None:
+def _check(tensor: Tensor, storage: Storage | None) -> None:
     if tensor.grad_fn is not None:
         raise Refused(
             tensor,
@@ -70,11 +86,7 @@ def _check(tensor: Tensor) -> None:
             "has hooks, which are lost when it is saved. Register them in train() and remove them at its "
             "end, or use hooks of a module instead",
         )
-    if (
-        tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and (name := getattr(tensor.untyped_storage(), "filename", None))
-    ):
+    if storage is not None and not storage.resizable() and (name := getattr(storage, "filename", None)):
         raise Refused(
             tensor,
             f"is memory shared with a file ({name}): what is written to it cannot be taken back when a trial "
@@ -248,19 +260,15 @@ def _typed(storage: Storage, dtype: torch.dtype) -> Any:
     return torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)  # type: ignore[no-untyped-call]
 
 
-def _tensor(
-    storage: Storage,
-    dtype: torch.dtype,
-    offset: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    requires_grad: bool,
-    is_parameter: bool,
-    is_inference: bool,
-) -> Tensor:
-    with torch.inference_mode(is_inference):
-        tensor = torch.empty(0, dtype=dtype, device=storage.device)
-        tensor.set_(storage, offset, shape, strides)
+def _inference_tensor(storage: Storage, layout: Layout) -> Tensor:
+    with torch.inference_mode():
+        return _tensor(storage, layout)
+
+
+def _tensor(storage: Storage, layout: Layout) -> Tensor:
+    dtype, offset, shape, strides, requires_grad, is_parameter = layout
+    tensor = torch.empty(0, dtype=dtype, device=storage.device)
+    tensor.set_(storage, offset, shape, strides)
     if is_parameter:
         return nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_() if requires_grad else tensor
