@@ -17,6 +17,7 @@ import io
 import pickle
 import sys
 import tarfile
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,10 @@ class Whole:
     @classmethod
     def of(cls, trainer: Any, known: Known) -> Whole:
         """Copy the present state."""
-        return cls(dumps((vars(trainer), seeding.capture(), _hooks_numbered()), known, trainer))
+        random = seeding.capture()
+        version, words, gauss = random.pop("python")
+        python = version, array("I", words).tobytes(), gauss
+        return cls(dumps((vars(trainer), random, python, _hooks_numbered()), known, trainer))
 
     def write(self, file: BinaryIO) -> None:
         """Write it."""
@@ -93,7 +97,8 @@ def read_whole(
 
         memory = Memory.of_data(data)
     graph = graph if isinstance(graph, bytes) else graph.numpy().tobytes()
-    attributes, random, hooks = loads(Pickled(graph, memory), resolve)
+    attributes, random, (version, words, gauss), hooks = loads(Pickled(graph, memory), resolve)
+    random["python"] = version, tuple(array("I", words)), gauss
     if hooks and (torch := sys.modules.get("torch")) is not None:
         handles = torch.utils.hooks.RemovableHandle
         handles.next_id = max(handles.next_id, hooks)

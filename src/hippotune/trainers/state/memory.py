@@ -29,11 +29,17 @@ class Memory:
     @classmethod
     def copied(cls, storages: Sequence[torch.UntypedStorage]) -> Memory:
         """Copy storages of any device."""
-        contents = [_bytes_of(storage) for storage in storages]
-        small = [content for content in contents if len(content) <= _SMALL]
-        large = [content.clone() for content in contents if len(content) > _SMALL]
+        sizes = [storage.nbytes() for storage in storages]
+        small: list[Tensor] = []
+        large: list[Tensor] = []
+        for storage, size in zip(storages, sizes, strict=True):
+            content = _bytes_of(storage)
+            if size <= _SMALL:
+                small.append(content)
+            else:
+                large.append(content.clone())
         packed = torch.cat(small) if small else torch.empty(0, dtype=torch.uint8)
-        return cls(torch.tensor([len(content) for content in contents]), packed, large)
+        return cls(torch.tensor(sizes), packed, large)
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -24,7 +24,7 @@ Reduced = tuple[Any, ...]
 Storage = torch.UntypedStorage
 
 Layout = tuple[Any, ...]
-"""How a tensor lies in its storage: type, offset, shape, strides; and whether it is trained, and a parameter."""
+"""How a tensor lies in its storage: type, offset, shape, strides; whether it is trained, and a parameter."""
 
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -47,22 +47,15 @@ def reduce_tensor(
 ) -> Reduced:
     """Return how a tensor is made again.
 
-    `storage_of` gives what stands for a storage; `layouts` has each layout once, so that pickle writes it once.
+    `storage_of` gives what stands for a storage; `layouts` has each layout once: pickle writes it once.
     """
     grad = tensor.grad if tensor.is_leaf else None
     kind = type(tensor)
     if kind in _PLAIN and tensor.layout is torch.strided and not _is_special(tensor):
         storage = tensor.untyped_storage()
         _check(tensor, storage)
-        shape, strides = tuple(tensor.shape), tensor.stride()
-        layout = (
-            tensor.dtype,
-            tensor.storage_offset(),
-            shape,
-            strides,
-            tensor.requires_grad,
-            kind is nn.Parameter,
-        )
+        where = (tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+        layout = (*where, tensor.requires_grad, kind is nn.Parameter)
         layout = layouts.setdefault(layout, layout)
         function = _inference_tensor if tensor.is_inference() else _tensor
         if grad is None:
