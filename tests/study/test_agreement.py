@@ -46,17 +46,20 @@ def seconds_per_step(hp: Mapping[str, Any], width: float) -> float:
 
 
 class Clocked(Walker):
-    """Trains by a clock of its own, so that steps take exactly as long as they should on any machine."""
+    """Sets the worker's clock, so that steps take exactly as long as they should on any machine.
 
-    def build(self) -> None:
-        super().build()
-        self.clock = 0.0
+    The clock belongs to the process: what a checkpoint holds must not turn it back.
+    """
+
+    def prepare(self) -> None:
+        super().prepare()
         assert hasattr(runner, "perf_counter")
-        runner.perf_counter = lambda: self.clock
+        runner.perf_counter = lambda: 0.0
 
     def train(self) -> None:
         super().train()
-        self.clock += seconds_per_step({"bs": self.bs}, 1)
+        now = runner.perf_counter() + seconds_per_step({"bs": self.bs}, 1)
+        runner.perf_counter = lambda: now
 
 
 class Rounds(Tuner):
