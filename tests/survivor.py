@@ -1,7 +1,7 @@
 """A user's script, for tests to run, interrupt and run again: ``python survivor.py HOME LOG STEPS``.
 
-Every trained step is a line in LOG that names all values it was trained with. With HIPPO_GATE in the environment,
-every step of a path from the third on says that it is there and waits until it is let through.
+Every trained step is a line in LOG that names all values it was trained with. With HIPPO_GATE in the
+environment, every step of a path from the third on says that it is there and waits until it is let through.
 """
 
 from __future__ import annotations
