@@ -47,6 +47,7 @@ from hippotune.sequences.config import Config
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import FILE_NAME, open_store
 from hippotune.store.files import CheckpointFiles
+from hippotune.store.secret import FILE_NAME as KEY_NAME
 from studies.noisy import states
 
 SCRIPT = Path(__file__).parent / "studies" / "noisy.py"
@@ -228,7 +229,8 @@ class Ledger:
         plan, folder = self._plan(running=False)
         files = CheckpointFiles(folder)
         kept = {checkpoint.name: checkpoint for _, checkpoint in plan.checkpoints()}
-        expected = {"checkpoints", "locks", *(f"{FILE_NAME}{ending}" for ending in ("", "-wal", "-shm"))}
+        databases = (f"{FILE_NAME}{ending}" for ending in ("", "-wal", "-shm"))
+        expected = {"checkpoints", "locks", KEY_NAME, *databases}
         found = Counter[str]()
         names = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")}
         found["files_unknown"] = len(names - kept.keys())

@@ -1,7 +1,7 @@
 """A user's script, for tests to run, interrupt and run again: ``python survivor.py HOME LOG STEPS``.
 
-Every trained step is a line in LOG that names all values it was trained with. With GATE in the environment,
-every step of a path from the third on says that it is there and waits until it is let through.
+Every trained step is a line in LOG that names all values it was trained with. With HIPPO_GATE in the
+environment, every step of a path from the third on says that it is there and waits until it is let through.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Survivor(hippo.Trainer):
         self.log(first=self.weights[0])
         with Path(self.settings["log"]).open("a") as log:
             log.write(f"{json.dumps(self.values)}\n")
-        gate = os.environ.get("GATE")
+        gate = os.environ.get("HIPPO_GATE")
         if gate and len(self.values) >= 3:
             with open(f"{gate}/here", "wb", 0) as here, open(f"{gate}/go", "rb", 0) as go:
                 here.write(b".")

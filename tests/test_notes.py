@@ -14,7 +14,7 @@ import hippotune as hippo
 from executors.noisy import Noisy
 from executors.rig import CONFIG
 from hippotune.executors.worker.runner import Inbox, Runner
-from hippotune.executors.worker.saver import SnapshotSaver
+from hippotune.executors.worker.saver import Saver
 from hippotune.protocol.commands import RunLease, Segment
 from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerNoted
 from hippotune.sequences.config import Config
@@ -54,7 +54,7 @@ def test_a_worker_passes_on_what_its_session_notes(tmp_path: Path, fault: str) -
     said: list[Event] = []
     session, files = Session(Noisy, {"gate": ""}, 7), CheckpointFiles(tmp_path)
     inbox: Inbox = queue.SimpleQueue()
-    saver = SnapshotSaver(files, said.extend, lambda message: None)
+    saver = Saver(files, said.extend)
     lease = RunLease(
         lease=3,
         worker=5,

@@ -71,7 +71,6 @@ class Noisy(hippo.Trainer):
         self.velocity = np.zeros_like(self.weights)
         self.values: dict[str, Any] = {}
         self.trained_with = b""
-        self.log = os.open(self.settings["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         self.values |= {name: hp[name] for name in hp}
@@ -85,13 +84,18 @@ class Noisy(hippo.Trainer):
             self.velocity = self.values["momentum"] * self.velocity - change
             self.weights = self.weights + self.velocity
         self.trained_with = chained(self.trained_with, self.values)
-        os.write(self.log, f"{os.getpid()} {time():.6f} {self.trained_with.hex()}\n".encode())
+        with open(self.settings["log"], "ab", 0) as log:
+            log.write(f"{os.getpid()} {time():.6f} {self.trained_with.hex()}\n".encode())
 
     def evaluate(self) -> Mapping[str, float]:
         sample = np.random.choice(SAMPLES, 500)  # evaluation may draw: it must change nothing
         probabilities = self._probabilities(self.inputs)
         loss = -np.log(probabilities[np.arange(SAMPLES), self.labels] + 1e-12)
         return {"loss": float(loss.mean()), "sampled": float(loss[sample].mean())}
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return all arrays of the state."""
+        return [self.inputs, self.labels, self.weights, self.velocity]
 
     def _probabilities(self, inputs: np.ndarray) -> np.ndarray:
         scores = inputs @ self.weights
@@ -103,9 +107,11 @@ def told(study: hippo.Study, report: hippo.study.Report) -> list[dict[str, Any]]
     """Return what came of every trial: its metrics, and the bytes of its last state as a digest."""
     trials = []
     for trial in report.trials:
+        assert trial.error is None, trial.error
         model = study.load(trial.config, trial.step)
         assert isinstance(model, Noisy)
-        digest = hashlib.sha256(b"".join(array.tobytes() for array in model.snapshot().values()))
+        digest = hashlib.sha256(b"".join(array.tobytes() for array in model.arrays()))
+        digest.update(repr((model.values, model.trained_with)).encode())
         digest.update(repr((np.random.random(4).tolist(), random.random())).encode())  # the generators, too
         trials.append(
             {"config": repr(trial.config), "metrics": dict(trial.metrics), "state": digest.hexdigest()}

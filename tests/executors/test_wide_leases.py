@@ -161,6 +161,7 @@ def difference(one: Any, other: Any) -> float:
     if isinstance(one, torch.Tensor):
         assert one.dtype == other.dtype
         assert one.shape == other.shape
+        assert one.stride() == other.stride()
         if not one.is_floating_point():
             assert torch.equal(one, other)
             return 0.0

@@ -154,3 +154,12 @@ def test_speeds_are_always_numbers_above_0(seen: list[tuple[int, float, Fraction
     assert profile.speed(ONE) == 1
     assert 0 < profile.speed(Fraction(width)) < float("inf")
     assert profile.restart > 0
+
+
+def test_steps_that_the_clock_does_not_see_leave_the_pace_as_it_is() -> None:
+    profile, usual, unseen = Profile(), node(), node()
+    profile.observe(usual, 10, 10.0)
+    for _ in range(2):
+        assert not profile.observe(unseen, 5, 0.0)
+    assert unseen.pace == 1
+    assert profile.observe(unseen, 10, 100.0)

@@ -37,27 +37,36 @@ def seconds_per_step(hp: Mapping[str, Any], width: float) -> float:
 
 
 class Clocked(Walker):
-    """Trains by a clock of its own, so that steps take exactly as long as they should on any machine."""
+    """Sets the worker's clock, so that steps take exactly as long as they should on any machine.
 
-    def build(self) -> None:
-        super().build()
-        self.clock = 0.0
+    The clock belongs to the process: what a checkpoint holds must not turn it back.
+    """
+
+    def prepare(self) -> None:
+        super().prepare()
         assert hasattr(runner, "perf_counter")
-        runner.perf_counter = lambda: self.clock
+        runner.perf_counter = lambda: 0.0
 
     def train(self) -> None:
         super().train()
-        self.clock += seconds_per_step({"bs": self.bs}, 1)
+        now = runner.perf_counter() + seconds_per_step({"bs": self.bs}, 1)
+        runner.perf_counter = lambda: now
 
 
 class Rounds(Tuner):
-    """Trains all trials a little, then the better half to the end."""
+    """Trains all trials a little, then the better half to the end.
+
+    What was trained last is left out. A worker may go on from the state that it holds before others start,
+    but only until that state is saved, and on a real disk this may be before or after the result is told.
+    """
 
     metric, mode = "loss", "min"
 
     async def run(self, trials: hippo.tuners.Trials) -> None:
         trials.submit(TrialGroup(tuple((config, 8) for config in SPACE)))
-        results = [await trials.next() for _ in range(len(SPACE))]
+        heard = [await trials.next() for _ in range(len(SPACE))]
+        last = heard[-1].score("loss", "min")
+        results = [result for result in heard if result.score("loss", "min") != last]
         results.sort(key=lambda result: (-result.score("loss", "min"), result.trial.number))
         trials.submit(TrialGroup(tuple((result.trial.config, 20) for result in results[: len(results) // 2])))
         while trials.open:

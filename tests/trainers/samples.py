@@ -8,7 +8,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Mapping
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ class Stating(Plain):
 
 
 def state_of(session: Session) -> Any:
-    """Return the whole state of a session as data: what every object holds, by its name."""
+    """Return the whole state of a session: copies of its tensors, and what other objects hold, by name."""
     objects = walk.objects(session.trainer)
     state = {
         path: _content(value) for path, value in objects if not re.search(r"\._source|^self\.settings", path)
@@ -184,7 +184,7 @@ def state_of(session: Session) -> Any:
 
 def _content(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return str(value.dtype), tuple(value.shape), value.stride(), value.detach().flatten().tolist()
+        return deepcopy(value.detach())
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.shape, value.strides, value.tolist()
     if isinstance(value, torch.Generator):
@@ -200,6 +200,18 @@ def _content_of_random(state: Any) -> Any:
     return state.tolist() if hasattr(state, "tolist") else state
 
 
+def _written(state: Any) -> dict[str, str]:
+    """Return a state as text that is the same if every bit is."""
+    return {
+        name: repr(
+            (part.dtype, part.shape, part.stride(), part.flatten().tolist())
+            if isinstance(part, torch.Tensor)
+            else part
+        )
+        for name, part in state.items()
+    }
+
+
 @dataclass
 class Course:
     """What came of a trial: the state at its end, and the metrics at the steps where they were asked for."""
@@ -209,10 +221,7 @@ class Course:
 
     def agrees_with(self, whole: Course) -> bool:
         """Return whether everything here is so in the `whole` course as well."""
-        is_same = {name: repr(part) for name, part in self.state.items()} == {
-            name: repr(part) for name, part in whole.state.items()
-        }
-        return is_same and self.metrics.items() <= whole.metrics.items()
+        return _written(self.state) == _written(whole.state) and self.metrics.items() <= whole.metrics.items()
 
 
 def uninterrupted(trainer: type[Trainer], config: Config, steps: int, settings: Any = None) -> Course:

@@ -1,56 +1,77 @@
-"""The trainers in docs/trainers.md do what the page says."""
+"""Every block of Python in docs/trainers.md runs, and does what the page says."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.utils.data import TensorDataset
 
 import hippotune as hippo
 from hippotune.sequences import Config, MultiStep, Piecewise
 from hippotune.trainers.session import Session
+from trainers.samples import saved_by
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
-CLASSIFIER, SETUP, EVALUATE, WALK = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-IMAGES = torch.linspace(0, 1, 48).reshape(12, 4)
-DATA = TensorDataset(IMAGES, torch.arange(12) % 3)
+CLASSIFIER, SETUP, LOG, LOGGED, CHECK, PLAIN_LOOP, EVALUATE = re.findall(
+    r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL
+)
+SETTINGS = {"data": "small"}
+
+# What the page takes for granted.
+GRANTED = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
 
 
-def accuracy(model: nn.Module, data: TensorDataset) -> float:
+def read_images(name):
+    assert name == "small"
+    data = TensorDataset(torch.linspace(0, 1, 600).reshape(150, 4), torch.arange(150) % 3)
+    return data, data
+
+
+def make_model():
+    return nn.Linear(4, 3)
+
+
+def accuracy(model, data):
     images, labels = data.tensors
     return float((model(images).argmax(1) == labels).float().mean())
+"""
 
 
-def defined(*blocks: str) -> dict[str, Any]:
-    """Run blocks of the page, with the names that it takes for granted."""
-    names: dict[str, Any] = {
-        "hippo": hippo,
-        "np": np,
-        "torch": torch,
-        "train_set": DATA,
-        "validation_set": DATA,
-        "accuracy": accuracy,
-        "make_model": lambda: nn.Linear(4, 3),
-    }
-    for block in blocks:
-        text = block.replace("batch_size=128", "batch_size=4").replace(", num_workers=2", "")
-        exec(compile(text, str(PAGE), "exec"), names)
-    return names
+def method(name: str, text: str) -> str:
+    """Return a class that is the page's, but for one method."""
+    return f"class {name}(Classifier):\n{textwrap.indent(text, '    ')}"
 
 
-@pytest.fixture
-def changing() -> type[hippo.TorchTrainer]:
-    """The page's trainer, with the page's setup()."""
-    overridden = f"class Changing(Classifier):\n{textwrap.indent(SETUP, '    ')}"
-    found: type[hippo.TorchTrainer] = defined(CLASSIFIER, overridden)["Changing"]
-    return found
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The page as a module that worker processes can import."""
+    folder = tmp_path_factory.mktemp("page")
+    training = (
+        "self.optimizer.zero_grad()\n        loss = self.model(images).square().mean()\n        norm = 1"
+    )
+    assert "..." in LOG
+    blocks = [
+        GRANTED,
+        CLASSIFIER.replace(", num_workers=2", ""),
+        method("Changing", SETUP),
+        method("Logging", LOG.replace("...", training)),
+        method("Parted", EVALUATE),
+        PLAIN_LOOP,
+    ]
+    (folder / "trainers_page.py").write_text("\n\n".join(blocks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield importlib.import_module("trainers_page")
 
 
 def trained(session: Session, steps: int) -> dict[str, torch.Tensor]:
@@ -59,11 +80,35 @@ def trained(session: Session, steps: int) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in session.trainer.model.state_dict().items()}  # type: ignore[attr-defined]
 
 
-def test_the_trainer_of_the_page_trains() -> None:
-    session = Session(defined(CLASSIFIER)["Classifier"], None, 0)
+def test_the_trainer_of_the_page_trains(page: ModuleType) -> None:
+    session = Session(page.Classifier, SETTINGS, 0)
     session.start(Config({"lr": 0.1, "bs": 6}), 0, None, warm=False)
     trained(session, 2)
     assert 0 <= session.evaluate()["val_acc"] <= 1
+
+
+def test_the_check_of_the_page_finds_the_trainer_exact(page: ModuleType) -> None:
+    call = CHECK.replace("steps=4", "steps=2, quick=True")
+    found = eval(call, {"hippo": hippo, "Classifier": page.Classifier})
+    assert "Classifier is exact over 2 steps" in str(found)
+
+
+def test_the_loop_of_the_page_gives_what_the_trial_alone_gives(page: ModuleType, tmp_path: Path) -> None:
+    config = Config({"lr": MultiStep(0.5, [1], 0.1), "bs": 6})
+    with hippo.Study("page", page.Classifier, home=tmp_path, settings=SETTINGS) as study:
+        alone = study.alone(config, 3)
+    assert alone == page.plain_loop(page.Classifier, config, 3, SETTINGS)
+
+
+def test_what_train_logs_is_read_from_the_report(page: ModuleType, tmp_path: Path) -> None:
+    tuner = hippo.GridSearch({"lr": [0.1, 0.2]}, "val_acc", "max", 2)
+    executor = hippo.Local(workers=1)
+    with hippo.Study("page", page.Logging, home=tmp_path, executor=executor, settings=SETTINGS) as study:
+        report = study.tune(tuner, progress=False)
+    logged = eval(LOGGED, {"report": report})
+    assert logged.keys() == {"train_loss", "grad_norm"}
+    assert [step for step, _ in logged["train_loss"]] == [1, 2]
+    assert logged["grad_norm"] == [(1, 1.0), (2, 1.0)]
 
 
 CONFIGS = {
@@ -77,10 +122,8 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_an_optimizer_that_changes_takes_what_is_in_force(
-    changing: type[hippo.TorchTrainer], config: Config, tmp_path: Path
-) -> None:
-    session = Session(changing, None, 0)
+def test_an_optimizer_that_changes_takes_what_is_in_force(page: ModuleType, config: Config) -> None:
+    session = Session(page.Changing, SETTINGS, 0)
     session.start(config, 0, None, warm=False)
     for step in range(4):
         session.advance()
@@ -91,32 +134,20 @@ def test_an_optimizer_that_changes_takes_what_is_in_force(
         assert group["lr"] == values["lr"]
         assert (group["betas"][0] if "betas" in group else group["momentum"]) == values["momentum"]
         if step == 2:
-            session.snapshot().write(tmp_path / "after 3")
+            after_3 = saved_by(session)
     end = trained(session, 2)
-    again = Session(changing, None, 0)
-    again.start(config, 3, tmp_path / "after 3", warm=False)
+    again = Session(page.Changing, SETTINGS, 0)
+    again.start(config, 3, after_3, warm=False)
     assert all(map(torch.equal, trained(again, 3).values(), end.values()))
 
 
-def test_evaluating_in_parts_is_evaluating_the_whole_where_a_worker_is_alone() -> None:
-    text = f"class Parted(Classifier):\n{textwrap.indent(EVALUATE, '    ')}"
-    parted = defined(CLASSIFIER, text)["Parted"]
-    session = Session(parted, None, 0)
+def test_evaluating_in_parts_is_evaluating_the_whole_where_a_worker_is_alone(
+    page: ModuleType,
+) -> None:
+    session = Session(page.Parted, SETTINGS, 0)
     session.start(Config({"lr": 0.1}), 0, None, warm=False)
     trainer: Any = session.trainer
-    trainer.val_x, trainer.val_y = DATA.tensors
-    assert float(trainer.evaluate()["val_acc"]) == pytest.approx(accuracy(trainer.model, DATA))
-
-
-def test_the_trainer_without_torch_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    walk, config = defined(WALK)["Walk"], Config({"lr": 0.1})
-    session = Session(walk, None, 0)
-    session.start(config, 0, None, warm=False)
-    for _ in range(2):
-        session.advance()
-    session.snapshot().write(tmp_path / "after 2")
-    session.advance()
-    again = Session(walk, None, 0)
-    again.start(config, 2, tmp_path / "after 2", warm=False)
-    again.advance()
-    assert again.evaluate() == session.evaluate()
+    trainer.val_x, trainer.val_y = trainer.validation.tensors
+    assert float(trainer.evaluate()["val_acc"]) == pytest.approx(
+        page.accuracy(trainer.model, trainer.validation)
+    )

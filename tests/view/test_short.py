@@ -29,25 +29,6 @@ def test_an_estimate_is_written_in_one_unit(seconds: float, written: str) -> Non
     assert short.roughly(seconds) == written
 
 
-@pytest.mark.parametrize(
-    ("count", "written"),
-    [
-        (0, "0 B"),
-        (812, "812 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (9_949, "9.9 kB"),
-        (9_960, "10 kB"),
-        (999_400, "999 kB"),
-        (999_600, "1.0 MB"),
-        (34_000_000_000, "34 GB"),
-        (10**18, "1000 PB"),
-    ],
-)
-def test_a_size_keeps_two_or_three_digits(count: int, written: str) -> None:
-    assert short.size(count) == written
-
-
 def test_one_step_is_not_one_steps() -> None:
     assert [short.plural(count, "step") for count in (0, 1, 12_345)] == ["0 steps", "1 step", "12,345 steps"]
 

@@ -25,8 +25,8 @@ trial that failed, at the step that it was asked for. With --logged, what its tr
 _EXAMPLES = """\
 the columns:
   study, trial, step   which result it is
-  config.NAME          a hyper-parameter: a constant's value; any other sequence as it is written in Python
-  NAME                 a metric; nothing where it was not measured (metric.NAME if the name is taken)
+  config.NAME          a hyper-parameter: a constant's value, or the sequence as written in Python
+  NAME                 a metric, or nothing where it was not measured (metric.NAME if NAME is taken)
   error                why the trial failed
 
 with --logged:

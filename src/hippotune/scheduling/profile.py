@@ -78,7 +78,7 @@ class Profile:
     def _set_pace(self, node: Node, usual: float) -> bool:
         """Have a node's pace be as measured, where that differs materially; return whether it does."""
         spent, trained = self._per_node.get(node, (0.0, 0))
-        if usual > 0 and trained >= 3:
+        if usual > 0 and trained >= 3 and spent > 0:  # a clock may be too coarse to see the steps
             pace = spent / trained / usual
             if not 1 / _MATERIAL < pace / node.pace < _MATERIAL:
                 node.pace = pace

@@ -140,6 +140,7 @@ class Runner:
                 session.probe(run.lease.required)
             case "finish":
                 self._note_progress(run)
+                self._pass_on_notes(run)
                 self._unsaid.append(LeaseFinished(run.lease.lease, run.at))
         run.done()
 
