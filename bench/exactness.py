@@ -18,6 +18,7 @@ Bars:
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -136,7 +137,7 @@ def checked(trainer: Any) -> str | None:
     from hippotune.testing import check_exact
 
     try:
-        check_exact(trainer, CONFIGS["drop at 2 and 4"][0], steps=STEPS)
+        check_exact(trainer, CONFIGS["drop at 2 and 4"][0], steps=STEPS, quick=True, processes=1)
     except NotExact as error:
         return str(error)
     except hippo.HippoError as error:
@@ -161,8 +162,8 @@ def examined(trainer: Any, options: argparse.Namespace) -> Finding:
                 finding.outcomes[mode], said = compared(alone, got, trainer.named)
                 if said:
                     finding.said[mode] = said
-        if trainer.expect == "named" or "wrong" in finding.outcomes.values() or options.check_all:
-            finding.check = in_a_fork(partial(checked, trainer))
+            if trainer.expect == "named" or "wrong" in finding.outcomes.values() or options.check_all:
+                finding.check = in_a_fork(partial(checked, trainer))
     return finding
 
 
@@ -276,7 +277,7 @@ def listed(findings: list[Finding], broken: dict[str, str], verbose: bool) -> It
 
 
 def import_all() -> None:
-    """Import here what every fork would have to import by itself."""
+    """Import here what every fork would have to import by itself, and keep their collectors away from it."""
     import torch
     import torch._dynamo  # for the first step of any optimizer
 
@@ -284,6 +285,8 @@ def import_all() -> None:
     for module in pkgutil.walk_packages(hippo.__path__, "hippotune.", onerror=lambda name: None):
         if not any(part in module.name for part in _NOT_USED):
             importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
