@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import types
+import weakref
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -107,8 +108,7 @@ def parts(value: Any) -> Iterator[Part]:
         yield from _mapping_parts(value)
         children: Iterator[walk.Child] = walk.attributes(value)
     elif isinstance(value, Set):
-        yield from (Part(("item", index), "{…}", item) for index, item in enumerate(value))
-        children = walk.attributes(value)
+        children = iter(()) if type(value) is weakref.WeakSet else walk.attributes(value)  # not its items
     elif isinstance(value, types.BuiltinFunctionType):
         children = iter([(".__self__", value.__self__)])
     elif isinstance(value, _ITERATORS):
