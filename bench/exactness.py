@@ -12,7 +12,8 @@ Bars:
   at least 150 trainers;
   none is silently wrong: in no study, unless check_exact names what is wrong with it;
   none that can be exact is refused;
-  each error, and each finding of check_exact, names what it is about.
+  each error, and each finding of check_exact that has to stand in for one, names what it is about: an
+  attribute, a global, a function; of state that no object leads to, where to look for it.
 """
 
 from __future__ import annotations
@@ -74,13 +75,16 @@ class Finding:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
     check: str | None = None
+    is_check_clear: bool = True
 
     @property
     def result(self) -> Outcome:
         """Return the worst of all; what check_exact names is not silent."""
         found = set(self.outcomes.values())
         if "wrong" in found:
-            return "wrong" if self.check is None else "named"
+            if self.check is None:
+                return "wrong"
+            return "named" if self.is_check_clear and "unclear" not in found else "unclear"
         return "unclear" if "unclear" in found else "named" if "named" in found else "exact"
 
 
@@ -164,6 +168,8 @@ def examined(trainer: Any, options: argparse.Namespace) -> Finding:
                     finding.said[mode] = said
             if trainer.expect == "named" or "wrong" in finding.outcomes.values() or options.check_all:
                 finding.check = in_a_fork(partial(checked, trainer))
+                wanted = trainer.found or trainer.named
+                finding.is_check_clear = finding.check is None or wanted in finding.check
     return finding
 
 

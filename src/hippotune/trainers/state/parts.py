@@ -24,6 +24,7 @@ _ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 SEQUENCES = (list, tuple, deque, *_ITERATORS)
 _BY_NAME = (type, types.ModuleType)
 _PLAIN = (int, float, complex, str, bytes, bytearray)
+SET_ORDER = "a set that is gone through as"
 # What nobody can tell from an equal one: being one object or two means nothing.
 NO_IDENTITY = (
     *(tuple, frozenset, np.generic, np.dtype, Enum, PurePath, Decimal, Fraction, date, time, timedelta),
@@ -193,7 +194,7 @@ def set_difference(one: Set[Any], other: Set[Any]) -> Told | None:
     if ours == theirs:
         return None
     if sorted(map(str, ours)) == sorted(map(str, theirs)):
-        return Told(listing("a set that is gone through as", one), listing("as", other))
+        return Told(listing(SET_ORDER, one), listing("as", other))
     return Told(walk.short(one), walk.short(other))
 
 
