@@ -253,6 +253,7 @@ class DescriptorAside(_Nested):
 
     expect = "named"
     named = "level"
+    found = "training or evaluate() uses something that is not on self"
     level = Aside()
 
     def amount(self) -> float:

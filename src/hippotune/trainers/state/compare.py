@@ -173,13 +173,13 @@ class _Comparison:
             self._waiting.append((way, part.value, partner.value))
 
     def _pair_items(self, path: _Path | None, one: Set[Any], other: Set[Any]) -> None:
-        """Pair items that are known from elsewhere: the order of objects in a set depends on where they are."""
+        """Pair the items of sets, first those known from elsewhere: the order of objects means nothing."""
         left = {id(item): item for item in other}
         new = []
         for item in one:
             known = self._met[0].get(id(item))
             if known is not None and known[0] in left:
-                del left[known[0]]  # type: ignore[arg-type]
+                del left[known[0]]
             else:
                 new.append(item)
         way = _Path(path, "{…}")

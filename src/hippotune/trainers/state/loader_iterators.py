@@ -1,4 +1,4 @@
-"""Iterators of DataLoaders as state: they go on with the indices that are left, which are known in advance."""
+"""Iterators of DataLoaders as state: they go on with the indices that are left, all known in advance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reduce_loader_iterator(iterator: Any) -> Reduced:
 
 def _rest_of(iterator: Any, indices: Any) -> Iterator[Any]:
     sampler = _sampler_with_generator(iterator)
-    own = None if sampler is None else sampler.generator
+    own: Any = None if sampler is None else sampler.generator
     before: Any = seeding.capture()
     state = None if own is None else own.get_state()
     rest = []
