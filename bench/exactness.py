@@ -301,7 +301,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--modes", nargs="+", choices=_MODES, default=_MODES, help="these studies only")
     parser.add_argument("--jobs", type=int, default=2, help="trainers at the same time (2)")
     parser.add_argument("--fresh", action="store_true", help="start every worker as a new interpreter")
-    parser.add_argument("--check-all", action="store_true", help="check_exact of all trainers, not only where studies name nothing")
+    parser.add_argument(
+        "--check-all",
+        action="store_true",
+        help="check_exact of all trainers, not only where studies name nothing",
+    )
     parser.add_argument("--details", metavar="FILE", help="write what came of every trainer to a file")
     parser.add_argument("--verbose", action="store_true", help="show what came of every trainer")
 
