@@ -71,7 +71,10 @@ def _serve(listening: socket.socket) -> None:
             listening.close()
             worker = os.fork()
             if worker == 0:
-                _run(line)
+                try:
+                    _run(line)
+                finally:  # also where the study has ended it before it began: its group is gone
+                    os._exit(1)
             _, status = os.waitpid(worker, 0)
             with contextlib.suppress(OSError):
                 line.sendall(str(os.waitstatus_to_exitcode(status)).encode())

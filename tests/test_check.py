@@ -121,6 +121,20 @@ class WithForgetfulObject(Walk):
         self.place += self.memory.cache
 
 
+class WithSet(Walk):
+    def build(self) -> None:
+        super().build()
+        self.numbers = {number * 64 + 1 for number in range(5)}
+
+    def train(self) -> None:
+        self.numbers.add(1000)
+        self.numbers.discard(1)
+        self.numbers.add(65 + 64 * len(self.seen) * 7)
+        self.seen.append(1.0)
+        for number in self.numbers:
+            self.place = 0.9 * self.place + number
+
+
 class Unseeded(Walk):
     def train(self) -> None:
         self.place += np.random.default_rng().normal()
@@ -212,7 +226,9 @@ def test_a_trainer_on_torch_passes() -> None:
     ("trainer", "path", "message"),
     [
         (WithGlobal, "self.place", r"the second trial in a process differs .* self\.place is"),
+        (WithGlobal, "self.place", r"the likely cause: WithGlobal\.train reads COUNT, of type itertools"),
         (WithClassAttribute, None, r"'steps' is 3\.0 .* nothing on self differs.*a class attribute"),
+        (WithSet, "self.place", r"self\.numbers is a set: its order depends .* sorted\(it\)"),
         (WithForgetfulObject, "self.place", r"cut after step 1 .* self\.memory\.cache is . before, and 0 a"),
         (Unseeded, "self.place", r"is not deterministic: two runs .*After step 1, self\.place"),
         (Evaluating, "self.seen", r"evaluate\(\) of \w+ changes the state: after step 1, self\.seen is"),

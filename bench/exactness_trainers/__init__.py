@@ -6,6 +6,8 @@ A module holds one or a few causes. A class says by `expect` what has to come of
 * ``named``: no checkpoint can hold its state; an error, or `check_exact`, has to name it by `named`;
 * ``either``: exact, or named.
 
+`found` is what a finding of `check_exact` has to contain, where that is not `named`.
+
 Nothing is imported before `ALL` is read, so that workers of trainers without torch do not import torch.
 """
 

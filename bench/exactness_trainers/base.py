@@ -14,6 +14,7 @@ class Plain(hippo.Trainer):
     expect: ClassVar[str] = "exact"
     cause: ClassVar[str] = ""
     named: ClassVar[str] = ""
+    found: ClassVar[str] = ""
 
     def build(self) -> None:
         self.value = 0.0

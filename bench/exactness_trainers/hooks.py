@@ -121,6 +121,7 @@ class GlobalHook(_Hooked):
 
     expect = "named"
     named = "hook"
+    found = "a global, a class attribute, a file, the environment"
 
     def start(self) -> None:
         self.step = 0

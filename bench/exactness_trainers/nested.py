@@ -193,7 +193,7 @@ class LongLinkedList(LinkedList):
     """A linked list of 3,000 objects: deeper than the recursion limit."""
 
     expect = "either"
-    named = "head"
+    named = "self.at.after.after"
     length = 3000
 
 
@@ -253,6 +253,7 @@ class DescriptorAside(_Nested):
 
     expect = "named"
     named = "level"
+    found = "training or evaluate() uses something that is not on self"
     level = Aside()
 
     def amount(self) -> float:

@@ -22,15 +22,20 @@ import numpy as np
 from exactness_trainers.base import Plain
 from exactness_trainers.closures import counting
 
+# No object leads there: the finding lists where state can be.
+_ELSEWHERE = "a global, a class attribute, a file, the environment"
+
 
 class _Outside(Plain):
     cause = "globals and class attributes"
     expect = "named"
+    found = _ELSEWHERE
 
 
 class _World(Plain):
     cause = "files and environment"
     expect = "named"
+    found = _ELSEWHERE
 
 
 TOTAL = 0
@@ -84,6 +89,7 @@ class GlobalKeptOnSelf(_Outside):
 
     expect = "either"
     named = "HISTORY"
+    found = "self.history"
 
     def start(self) -> None:
         self.history = HISTORY
@@ -105,7 +111,7 @@ class GlobalCount(_Outside):
 class GlobalClosure(_Outside):
     """A global function that counts in a closure cell."""
 
-    named = "FOLLOWING"
+    named = "following changes the variable count"
 
     def amount(self) -> float:
         return FOLLOWING()
@@ -269,7 +275,7 @@ class FunctionAttribute(_Outside):
 class ClassRegistered(_Outside):
     """Training makes subclasses, which their base knows."""
 
-    named = "Shared"
+    named = "CACHE"
 
     def amount(self) -> float:
         CACHE.setdefault("classes", []).append(type("Another", (Shared,), {}))
@@ -292,7 +298,7 @@ class DecimalContext(_Outside):
     named = "getcontext"
 
     def amount(self) -> float:
-        decimal.getcontext().prec -= 3
+        decimal.getcontext().prec = decimal.getcontext().prec % 12 + 1
         return float(decimal.Decimal(1) / decimal.Decimal(3) * 10**6) % 1 * 1e6
 
 
@@ -322,7 +328,7 @@ class EnvironmentVariable(_World):
 class FileOnDisk(_World):
     """Appends to a file whose path is on self."""
 
-    named = "path"
+    named = found = "self.path"
 
     def start(self) -> None:
         self.path = Path(tempfile.mkdtemp(), "log")
@@ -336,7 +342,7 @@ class FileOnDisk(_World):
 class WorkingDirectory(_World):
     """Changes the working directory."""
 
-    named = "chdir"
+    named = found = "self.home"
 
     def start(self) -> None:
         self.home = Path(tempfile.mkdtemp())
@@ -345,4 +351,4 @@ class WorkingDirectory(_World):
     def amount(self) -> float:
         Path("below").mkdir()
         os.chdir("below")
-        return len(Path.cwd().relative_to(self.home.resolve()).parts)
+        return len(Path.cwd().parts) - len(self.home.resolve().parts)

@@ -24,6 +24,7 @@ class Toy(hippo.TorchTrainer):
     expect: ClassVar[str] = "exact"
     cause: ClassVar[str] = ""
     named: ClassVar[str] = ""
+    found: ClassVar[str] = ""
 
     def build(self) -> None:
         self.x, self.y = samples()

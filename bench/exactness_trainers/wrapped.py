@@ -95,10 +95,24 @@ class Pruned(_Parametrized):
     def amount(self) -> float:
         self.step += 1
         if self.step % 2:
-            prune.l1_unstructured(self.model, "weight", amount=2)
+            self.prune()
             lr = self.optimizer.param_groups[0]["lr"]
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, momentum=0.9)
         return 1.0
+
+    def prune(self) -> None:
+        scores = getattr(self.model, "weight_orig", self.model.weight).detach()
+        prune.l1_unstructured(self.model, "weight", amount=2, importance_scores=scores)
+
+
+class PrunedByLastCall(Pruned):
+    """Pruned by the weights that the last call of the model computed, which may be one of evaluate()."""
+
+    expect = "named"
+    named = "self.model.weight"
+
+    def prune(self) -> None:
+        prune.l1_unstructured(self.model, "weight", amount=2)
 
 
 class CompiledModule(_Compiled):

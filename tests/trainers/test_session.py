@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import pickle
 import random
@@ -180,6 +181,31 @@ def test_prepare_runs_once_and_what_it_leaves_is_on_every_object() -> None:
     advance(session, 1)
     assert Logged.calls.count("prepare") == 1
     assert len({call for call in Logged.calls if isinstance(call, int)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("prepared", "used"),
+    [
+        (lambda: random.Random(3), random.Random.random),
+        (lambda: np.random.default_rng(3), np.random.Generator.random),
+        (lambda: torch.Generator(), lambda generator: torch.rand(1, generator=generator)),
+        (lambda: itertools.count(), next),
+        (lambda: iter([1, 2, 3]), next),
+        (lambda: (number for number in range(9)), next),
+    ],
+)
+def test_a_prepared_generator_that_training_draws_from_is_named(
+    prepared: Callable[[], Any], used: Callable[[Any], Any]
+) -> None:
+    class Preparing(Logged):
+        def prepare(self) -> None:
+            self.source = prepared()
+
+        def train(self) -> None:
+            used(self.source)
+
+    with pytest.raises(TrainerError, match=r"self\.source was left by prepare\(\) and has changed"):
+        saved_by(from_scratch(1, Preparing))
 
 
 def test_after_a_drop_the_next_start_builds() -> None:

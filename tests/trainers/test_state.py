@@ -13,9 +13,11 @@ import socket
 import sys
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -247,6 +249,19 @@ def test_an_iterator_of_a_loader_goes_on_with_the_same_batches(shuffle: bool, ta
     assert len(rest) == 5 - taken
 
 
+def test_saving_draws_nothing_from_the_generator_of_a_loader() -> None:
+    def order(save: bool) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(3)
+        loader = DataLoader(range(5), batch_size=2, shuffle=True, generator=generator)  # type: ignore[arg-type]
+        holder = Holder(loader=loader, batches=iter(loader))
+        first = next(holder.batches).tolist()
+        holder = again(again(holder)) if save else holder
+        rest = [batch.tolist() for batch in holder.batches]
+        return [first, *rest, *(batch.tolist() for batch in holder.loader)]
+
+    assert order(save=True) == order(save=False)
+
+
 def test_generators_go_on_where_they_were_and_the_shared_one_stays_shared() -> None:
     holder = Holder(
         torch=torch.Generator().manual_seed(4),
@@ -379,6 +394,51 @@ def test_locks_are_made_anew_and_weak_references_lead_to_the_new_objects() -> No
         other.condition.notify_all()
 
 
+def test_views_of_a_dict_and_weak_proxies_stay_bound_to_what_they_show() -> None:
+    class Target:
+        level = 1
+
+    table, ordered, target = {"a": 1}, OrderedDict(a=1), Target()
+    holder = Holder(
+        table=table,
+        ordered=ordered,
+        views=(table.keys(), table.values(), table.items(), ordered.values(), MappingProxyType(table)),
+        target=target,
+        proxy=weakref.proxy(target),
+        members=weakref.WeakSet([target]),
+    )
+    other = again(holder)
+    other.table["b"] = other.ordered["b"] = 2
+    keys, values, items, of_ordered, proxy = other.views
+    assert (list(keys), list(values), list(items)) == (["a", "b"], [1, 2], [("a", 1), ("b", 2)])
+    assert list(of_ordered) == [1, 2]
+    assert dict(proxy) == other.table
+    other.proxy.level = 5
+    assert other.target.level == 5
+    assert list(other.members) == [other.target]
+    del other.target
+    assert len(other.members) == 0
+    with pytest.raises(ReferenceError):
+        _ = other.proxy.level
+
+
+def test_the_shared_generators_of_python_and_numpy_stay_shared() -> None:
+    numpy_shared = np.random.mtrand._rand  # type: ignore[attr-defined]
+    other = again(Holder(draw=random.random, numpy=numpy_shared, own=random.Random(3)))
+    assert other.draw.__self__ is random.random.__self__  # type: ignore[attr-defined]
+    assert other.numpy is numpy_shared
+    assert other.own.random() == random.Random(3).random()
+
+
+def test_views_of_a_file_that_is_mapped_to_be_changed_in_memory(tmp_path: Path) -> None:
+    np.arange(6.0).tofile(tmp_path / "data")
+    mapped = np.memmap(tmp_path / "data", np.float64, "c")
+    mapped[2] = 20
+    other = again(Holder(whole=mapped, part=np.asarray(mapped)[2:4]))
+    other.part *= 2
+    assert other.whole.tolist() == [0, 1, 40, 6, 4, 5]
+
+
 def test_a_file_that_is_read_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("one\ntwo\nthree\n")
     with (tmp_path / "lines").open() as file:
@@ -447,6 +507,6 @@ def test_a_chain_that_is_too_deep_is_told_so_shortly() -> None:
     chain: Mapping[str, Any] = {}
     for _ in range(100_000):
         chain = {"next": chain}
-    with pytest.raises(Unsavable, match="nested too deeply") as refused:
+    with pytest.raises(Unsavable, match=r"self\.chain\[.next.\].* is nested too deeply") as refused:
         again(Holder(chain=chain))
     assert len(str(refused.value)) < 1000

@@ -19,9 +19,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hippotune.errors import InvalidInput
+from hippotune.errors import InvalidInput, NotExact, TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.fresh import FreshInterpreters
+from hippotune.identity.fingerprint import fingerprint
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
@@ -119,11 +120,23 @@ def check_exact(
     with TemporaryDirectory(prefix="hippo-") as folder:
         task = Task(config, steps, Path(folder))
         check = _Check(trainer, Job(trainer, dict(settings or {}), seed), task, quick)
-        reference = check.run(environment, processes)
+        try:
+            reference = check.run(environment, processes)
+        except NotExact as found:
+            raise _with_what_the_code_changes(found, trainer) from None
         size = max(path.stat().st_size for path in Path(folder, "reference").iterdir())
     seconds = time.monotonic() - began
     interpreters = 3 + (1 if quick else steps - 1)
     return Exactness(trainer.__name__, steps, steps - 1, interpreters, size, seconds, reference.notes)
+
+
+def _with_what_the_code_changes(found: NotExact, trainer: type[Trainer]) -> NotExact:
+    """Add what a study says of the trainer's code, where it refuses it."""
+    try:
+        fingerprint(trainer)
+    except TrainerError as refused:
+        return NotExact(f"{found}. This is the likely cause: {refused}", found.path, found.step)
+    return found
 
 
 @dataclass(frozen=True)

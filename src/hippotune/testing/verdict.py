@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hippotune.errors import NotExact
 from hippotune.testing.runs import Metrics, Name, Outcome
 from hippotune.trainers.state.compare import Difference
+from hippotune.trainers.state.parts import SET_ORDER
 
 _OUTSIDE = (
     "a global, a class attribute, a file, the environment, or a library's own random numbers. Keep what "
@@ -34,8 +35,8 @@ _STORIES: Mapping[Name, _Story] = {
         "in the first run",
         "in the second",
         "Something draws random numbers that are not seeded (np.random.default_rng(), uuid, os.urandom), "
-        "reads the clock, or computes in an order that is not fixed (threads, GPU kernels, sets of "
-        "objects). Seed it with self.seed, or keep it out of the state",
+        "reads the clock, goes by id() of objects, or computes in an order that is not fixed (threads, GPU "
+        "kernels, sets of objects). Seed it with self.seed, or keep it out of the state",
     ),
     "evaluated": _Story(
         "is not exact: a trial that is evaluated after every step differs from one that is evaluated at its "
@@ -49,7 +50,8 @@ _STORIES: Mapping[Name, _Story] = {
         "is not exact: the second trial in a process differs from the first",
         "in the first",
         "in the second",
-        f"Every trial gets a new object, so the first left something behind elsewhere: {_OUTSIDE}. An import "
+        f"Every trial gets a new object, so the first left something behind elsewhere: {_OUTSIDE}. What goes "
+        "by id() of objects differs too: their ids are others in every trial. An import "
         "within build() or train() can do it too, where the library draws random numbers as it is loaded: "
         "import it at the top of the file, or in prepare()",
     ),
@@ -130,6 +132,13 @@ def _cause(story: _Story, outcome: Outcome, saves_itself: str | None, step: int,
             f"uses something that is not on self: {_OUTSIDE}. Without {saves_itself}, everything on self is "
             "saved"
         )
+    for item in (*outcome.by_saving, *outcome.states.get(step, ())):
+        if item.one.startswith(SET_ORDER):
+            return (
+                f"{changed}{item.path} is a set: its order depends on how it was filled and emptied, and no "
+                "copy of it keeps that. Go through sorted(it), or keep the items as keys of a dict, whose "
+                "order is saved"
+            )
     if lost:
         return (
             f"{changed}A __getstate__() or __reduce__() of its class leaves it out. If that is not the "

@@ -38,7 +38,7 @@ def reduce(array: Array) -> Reduced | None:
         return None
     root = root_of(array)
     if isinstance(root, np.memmap):
-        if root is array or root.mode != "r":
+        if root is array or root.mode in ("r+", "w+"):
             return _reduce_map(array, root)
     elif root is array:
         return _reduce_owned(array)

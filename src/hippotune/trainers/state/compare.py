@@ -83,14 +83,18 @@ class _Comparison:
         self._root, self._name, self._most = root, name, most
         self._skip = skip
         self._waiting: deque[tuple[_Path | None, Any, Any]] = deque()
+        self._sets: deque[tuple[_Path | None, Any, Any]] = deque()  # of objects: after all else is known
         self._met: tuple[dict[Hashable, tuple[Hashable, _Path | None]], ...] = ({}, {})
         self._kept: list[Any] = []  # what is made on the way must not be freed, or its id would come again
 
     def run(self, one: Any, other: Any) -> None:
         """Compare from the roots on."""
         self._waiting.append((None, one, other))
-        while self._waiting and len(self.found) < self._most:
-            self._compare(*self._waiting.popleft())
+        while (self._waiting or self._sets) and len(self.found) < self._most:
+            if self._waiting:
+                self._compare(*self._waiting.popleft())
+            else:
+                self._pair_items(*self._sets.popleft())
 
     def _compare(self, path: _Path | None, one: Any, other: Any) -> None:
         if not _are_of_one_type(one, other):
@@ -100,6 +104,8 @@ class _Comparison:
             if not leaves.same_atom(one, other):
                 self._note(path, Told(walk.short(one), walk.short(other)))
             return
+        if type(one) is tuple and _are_numbers(one) and _are_numbers(other) and one == other:
+            return  # at once: the state of Python's random generator is one of many
         if self._skip is not None and self._skip(one):
             return
         self._kept.append((one, other))
@@ -152,6 +158,8 @@ class _Comparison:
         if isinstance(one, Set) and (told := set_difference(one, other)) is not None:
             self._note(path, told)
             return
+        if isinstance(one, Set):
+            self._sets.append((path, one, other))
         ours, theirs = list(parts(one)), list(parts(other))
         if [part.token for part in ours] == [part.token for part in theirs]:
             pairs = list(zip(ours, theirs, strict=True))
@@ -165,6 +173,19 @@ class _Comparison:
         for part, partner in pairs:
             way = path if part.step is None else _Path(path, part.step)
             self._waiting.append((way, part.value, partner.value))
+
+    def _pair_items(self, path: _Path | None, one: Set[Any], other: Set[Any]) -> None:
+        """Pair the items of sets, first those known from elsewhere: the order of objects means nothing."""
+        left = {id(item): item for item in other}
+        new = []
+        for item in one:
+            known = self._met[0].get(id(item))
+            if known is not None and known[0] in left:
+                del left[known[0]]
+            else:
+                new.append(item)
+        way = _Path(path, "{…}")
+        self._waiting.extend((way, item, partner) for item, partner in zip(new, left.values(), strict=True))
 
     def _note_missing(
         self, path: _Path | None, one: Any, other: Any, ours: list[Part], theirs: list[Part]
@@ -203,6 +224,10 @@ class _Comparison:
         if name is None or name.endswith("'s key"):
             return f"{type(step.key).__name__} {step.number}"
         return name
+
+
+def _are_numbers(items: tuple[Any, ...]) -> bool:
+    return all(type(item) is int for item in items)
 
 
 def _are_of_one_type(one: Any, other: Any) -> bool:

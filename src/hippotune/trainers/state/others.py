@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import random
 import sys
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, cast
+
+import numpy as np
 
 from hippotune.trainers.state.functions import reduce_cell
 from hippotune.trainers.state.refusals import Refused, may_be_refused, reason_of
@@ -83,6 +88,31 @@ def _reduce_reference(reference: weakref.ref[Any]) -> Reduced:
     return weakref.ref, (target,) if callback is None else (target, callback)
 
 
+def _reduce_proxy(proxy: Any) -> Reduced:
+    try:
+        target = proxy.__reduce_ex__.__self__  # a proxy hands on everything, so this is what it stands for
+    except ReferenceError:
+        return _dead_proxy, ()
+    return weakref.proxy, (target,)
+
+
+def _underlying(view: Any) -> Any:
+    """Return the dict that a view or a read-only proxy is one of: all that it refers to."""
+    return gc.get_referents(view)[0]
+
+
+def _reduce_python_generator(generator: random.Random) -> Reduced | None:
+    """The generator behind ``random.random`` stays the shared one."""
+    shared = cast(Any, random)._inst
+    return (getattr, (random, "_inst")) if generator is shared else None
+
+
+def _reduce_numpy_generator(generator: np.random.RandomState) -> Reduced | None:
+    """The generator behind ``numpy.random.rand`` stays the shared one."""
+    shared = cast(Any, np.random).mtrand
+    return (getattr, (shared, "_rand")) if generator is shared._rand else None
+
+
 def _reduce_sentinel(value: object) -> Reduced:
     """A bare object is there to be told from everything else: find it where it is bound to a name."""
     for name, module in list(sys.modules.items()):
@@ -115,6 +145,10 @@ def _dead_reference() -> weakref.ref[Any]:
     return weakref.ref(_Gone())
 
 
+def _dead_proxy() -> Any:
+    return weakref.proxy(_Gone())
+
+
 def _set_state(value: Any, state: Any) -> None:
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     if attributes:
@@ -134,6 +168,18 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     weakref.ref: _reduce_reference,
     weakref.WeakValueDictionary: lambda value: (weakref.WeakValueDictionary, (dict(value),)),
     weakref.WeakKeyDictionary: lambda value: (weakref.WeakKeyDictionary, (dict(value),)),
+    weakref.WeakSet: lambda value: (weakref.WeakSet, (list(value),)),
+    weakref.ProxyType: _reduce_proxy,
+    weakref.CallableProxyType: _reduce_proxy,
+    types.MappingProxyType: lambda value: (types.MappingProxyType, (_underlying(value),)),
+    type({}.keys()): lambda value: (dict.keys, (_underlying(value),)),
+    type({}.values()): lambda value: (dict.values, (_underlying(value),)),
+    type({}.items()): lambda value: (dict.items, (_underlying(value),)),
+    type(OrderedDict().keys()): lambda value: (OrderedDict.keys, (_underlying(value),)),
+    type(OrderedDict().values()): lambda value: (OrderedDict.values, (_underlying(value),)),
+    type(OrderedDict().items()): lambda value: (OrderedDict.items, (_underlying(value),)),
+    random.Random: _reduce_python_generator,
+    np.random.RandomState: _reduce_numpy_generator,
     memoryview: _reduce_memoryview,
     object: _reduce_sentinel,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import types
+import weakref
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 SEQUENCES = (list, tuple, deque, *_ITERATORS)
 _BY_NAME = (type, types.ModuleType)
 _PLAIN = (int, float, complex, str, bytes, bytearray)
+SET_ORDER = "a set that is gone through as"
 # What nobody can tell from an equal one: being one object or two means nothing.
 NO_IDENTITY = (
     *(tuple, frozenset, np.generic, np.dtype, Enum, PurePath, Decimal, Fraction, date, time, timedelta),
@@ -107,8 +109,7 @@ def parts(value: Any) -> Iterator[Part]:
         yield from _mapping_parts(value)
         children: Iterator[walk.Child] = walk.attributes(value)
     elif isinstance(value, Set):
-        yield from (Part(("item", index), "{…}", item) for index, item in enumerate(value))
-        children = walk.attributes(value)
+        children = iter(()) if type(value) is weakref.WeakSet else walk.attributes(value)  # not its items
     elif isinstance(value, types.BuiltinFunctionType):
         children = iter([(".__self__", value.__self__)])
     elif isinstance(value, _ITERATORS):
@@ -193,7 +194,7 @@ def set_difference(one: Set[Any], other: Set[Any]) -> Told | None:
     if ours == theirs:
         return None
     if sorted(map(str, ours)) == sorted(map(str, theirs)):
-        return Told(listing("a set that is gone through as", one), listing("as", other))
+        return Told(listing(SET_ORDER, one), listing("as", other))
     return Told(walk.short(one), walk.short(other))
 
 

@@ -14,6 +14,7 @@ import io
 import pickle
 import sys
 import types
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ Reference = tuple[str, Any]
 """What stands for an object that is not in the pickle: its kind, and its name or number."""
 
 _MEMORY = "memory"
+_MOST_OBJECTS = 10_000
 _LONGEST_PATH = 160
 
 
@@ -73,9 +75,10 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
             raise Unsavable(_named(refused.subject, str(refused), root, name)) from None
         except Exception as error:
             if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
+                ((deepest, _),) = deque(walk.objects(root, name, most=_MOST_OBJECTS), maxlen=1)
                 raise Unsavable(
-                    f"{name} holds objects that are nested too deeply to be saved: pickle follows each "
-                    "reference from within the one before. Keep long chains of objects in a list"
+                    f"{_shortened(deepest)} is nested too deeply to be saved: pickle follows each reference "
+                    "from within the one before. Keep long chains of objects in a list"
                 ) from None
             reason = (
                 f"cannot be saved: {type(error).__name__}: {error}. Make it in prepare(), where it is kept "
@@ -98,9 +101,12 @@ def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
 
 def _named(subject: Any, reason: str, root: Any, name: str) -> str:
     path = walk.find(root, lambda value: value is subject, name) or f"something that {name} holds"
-    if len(path) > _LONGEST_PATH:
-        path = f"{path[: _LONGEST_PATH // 2]} … {path[-_LONGEST_PATH // 2 :]}"
-    return f"{path} ({type(subject).__name__}) {reason}"
+    return f"{_shortened(path)} ({type(subject).__name__}) {reason}"
+
+
+def _shortened(path: str) -> str:
+    half = _LONGEST_PATH // 2
+    return path if len(path) <= _LONGEST_PATH else f"{path[:half]} … {path[-half:]}"
 
 
 class _Unpickler(pickle.Unpickler):

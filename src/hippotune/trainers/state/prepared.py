@@ -7,8 +7,13 @@ takes at most a hundredth of the time.
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import operator
+import pickle
 import sys
 import time
+import types
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +23,7 @@ import numpy as np
 
 from hippotune.errors import CheckpointError, TrainerError
 from hippotune.trainers.state import walk
+from hippotune.trainers.state.parts import random_state
 from hippotune.trainers.state.pickling import Known, Reference
 
 # Beyond as many objects, an item of a large list that something else refers to is saved by itself.
@@ -110,6 +116,10 @@ def mark(value: Any) -> Any:
         return _mark_of_tensor(value)
     if isinstance(value, (bytearray, memoryview)):
         return zlib.crc32(value)
+    if (state := random_state(value)) is not None:
+        return zlib.crc32(pickle.dumps(state))
+    if isinstance(value, Iterator) and (place := _place(value)) is not None:
+        return place
     return tuple((text, _atom(child)) for text, child in walk.children(value, reduced=False))
 
 
@@ -120,6 +130,16 @@ def _mark_of_tensor(tensor: Any) -> Any:
     with torch.no_grad():
         flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
         return tuple(tensor.shape), zlib.crc32(flat.view(torch.uint8).numpy())
+
+
+def _place(iterator: Any) -> Any:
+    """Return what changes when something is taken from an iterator of Python's own."""
+    if isinstance(iterator, types.GeneratorType):
+        held = [] if iterator.gi_frame is None else list(iterator.gi_frame.f_locals.values())
+        return inspect.getgeneratorstate(iterator), tuple(map(_atom, held))
+    if isinstance(iterator, itertools.count):
+        return repr(iterator)
+    return operator.length_hint(iterator, -1) if type(iterator).__module__ == "builtins" else None
 
 
 def _atom(child: Any) -> Any:

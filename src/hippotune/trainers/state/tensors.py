@@ -6,7 +6,6 @@ This module is used only where torch is loaded already.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 from torch.utils.data import dataloader
 
+from hippotune.trainers.state.loader_iterators import reduce_loader_iterator
 from hippotune.trainers.state.refusals import Refused
 
 Reduced = tuple[Any, ...]
@@ -160,62 +160,6 @@ def reduce_generator(generator: torch.Generator) -> Reduced:
     return _generator, (str(generator.device), generator.get_state())
 
 
-def reduce_loader_iterator(iterator: Any) -> Reduced:
-    """Return how an iterator of a DataLoader goes on: with the indices that are left, known in advance."""
-    if not isinstance(iterator, dataloader._SingleProcessDataLoaderIter):
-        raise Refused(
-            iterator,
-            "is an iterator of a DataLoader with worker processes, whose place cannot be saved. Use "
-            "hippo.Loader, which goes on where it was, or num_workers=0, or iterate within one train()",
-        )
-    indices = iterator._sampler_iter
-    if inspect.isgenerator(indices):
-        if inspect.getgeneratorstate(indices) == inspect.GEN_CREATED:
-            fetcher = vars(iterator).get("_dataset_fetcher")
-            if fetcher is not None and iterator._dataset_kind == dataloader._DatasetKind.Map:
-                return (
-                    _fresh_iterator,
-                    (iterator._index_sampler,),
-                    _without_sampler(iterator),
-                    None,
-                    None,
-                    (_set_iterator),
-                )
-        iterator._sampler_iter = _rest_of(iterator, indices)
-    return _new, (type(iterator),), dict(vars(iterator))
-
-
-def _without_sampler(iterator: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(iterator).items() if name != "_sampler_iter"}
-
-
-_MOST_INDICES = 10_000_000
-
-
-def _rest_of(iterator: Any, indices: Any) -> Any:
-    from hippotune.trainers import seeding
-
-    before: Any = seeding.capture()
-    generator: Any = getattr(iterator, "_generator", None)
-    drawn = None if generator is None else generator.get_state()
-    rest = []
-    for batch in indices:
-        rest.append(batch)
-        if len(rest) > _MOST_INDICES:
-            break
-    is_drawing = not seeding.same(before, seeding.capture()) or (
-        drawn is not None and not torch.equal(drawn, generator.get_state())
-    )
-    if is_drawing or len(rest) > _MOST_INDICES:
-        seeding.restore(before)
-        raise Refused(
-            iterator,
-            "is an iterator of a DataLoader whose sampler draws random numbers while it goes, or never ends: "
-            "its place cannot be saved. Use hippo.Loader, which goes on where it was",
-        )
-    return iter(rest)
-
-
 # Called by pickle when a checkpoint is loaded.
 
 
@@ -307,13 +251,3 @@ def _generator(device: str, state: Tensor) -> torch.Generator:
     generator = torch.Generator(_device_here(device))
     generator.set_state(state)
     return generator
-
-
-def _fresh_iterator(sampler: Any) -> Any:
-    iterator = object.__new__(dataloader._SingleProcessDataLoaderIter)
-    iterator._sampler_iter = iter(sampler)
-    return iterator
-
-
-def _set_iterator(iterator: Any, state: dict[str, Any]) -> None:
-    vars(iterator).update(state)
