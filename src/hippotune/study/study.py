@@ -6,22 +6,20 @@ import asyncio
 import concurrent.futures
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from hippotune.errors import CheckpointError, HippoError, InvalidInput, StoreError, TrialFailed
+from hippotune.errors import HippoError, InvalidInput, StoreError, TrialFailed
 from hippotune.executors.base import Executor, Job
 from hippotune.history.history import listed_as
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.identity.data import data_text
-from hippotune.identity.key import Identity, Origin, PlanKey
-from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
-from hippotune.identity.versions import versions
-from hippotune.plan.facts import Checkpoint, Position, SpanRecorded
+from hippotune.identity.key import Identity, PlanKey
+from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
 from hippotune.protocol.events import MetricsRequired
@@ -30,40 +28,24 @@ from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
 from hippotune.shell.progress import Progress
-from hippotune.shell.runtime import Closed, Runtime, acquire, checkpoint_folder, release
+from hippotune.shell.runtime import Closed, Runtime, acquire, release
 from hippotune.sizes import parse_bytes
 from hippotune.store.base import Store
-from hippotune.store.files import CheckpointFiles
 from hippotune.store.memory import MemoryStore
-from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.limits import Deadline, Limits
-from hippotune.study.report import Best, Report, Trace, Work, best_result, trial_reports
+from hippotune.study.models import Models
+from hippotune.study.opening import open_plan
+from hippotune.study.report import Report, Trace, Work, best_result, trial_reports
 from hippotune.study.tuning import Ranking, Tuning
 from hippotune.trainers.base import Trainer
-from hippotune.tuners.base import Result, Trial, TrialGroup, Tuner
+from hippotune.tuners.base import Result, TrialGroup, Tuner
 from hippotune.view import View, open_view
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     import optuna
 
 T = TypeVar("T")
 Asks = TrialGroup | Iterable[tuple[Config | Mapping[str, Sequence | Value], int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A checkpoint that stays, whatever the budget, until it is let go."""
-
-    folder: Path
-    checkpoint: Checkpoint
-    metrics: Mapping[str, float]
-    let_go: Callable[[], None]
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self.folder / self.checkpoint.name
 
 
 class Study:
@@ -268,7 +250,7 @@ class Study:
             with nullcontext() if lent is None else runtime.widened(lent):
                 await tuning.run(tuner)
             best = best_result(tuning.results, tuner.metric, tuner.mode)
-            found = None if best is None else await self._best(best, runtime)
+            found = None if best is None else await Models(self).best(best, runtime)
             await loop.run_down()  # what still runs, to the end of its step, is part of the work
         unique = unique_steps(tuning.asks())
         trained = engine.trained - trained
@@ -308,45 +290,6 @@ class Study:
         with open_store(self.home, self.store_url, create=False) as catalog:
             return list(catalog.view(self.key).spans())
 
-    async def _best(self, result: Result, runtime: Runtime) -> Best:
-        trial, step = result.trial, result.step
-        assert result.metrics is not None
-        listed = listed_as(self.name, self.share)
-        try:
-            held = await self._hold(trial, step, runtime)
-        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
-            load = partial(self._load_held, trial, step)
-            return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
-        held.let_go()
-        path = None if self.executor.virtual else held.path
-        load = partial(self._load_best, trial, step, held)
-        return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
-
-    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
-        """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
-        keeping = Tuning(runtime.loop, self.name, self.share, keep=True)
-        for _ in range(2):
-            (result,) = await keeping.once(TrialGroup(((who, step),)))
-            who = result.trial
-            if result.failed:
-                keeping.let_go()
-                raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
-            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
-            if await runtime.is_whole(Position(node.id, step)):
-                assert result.metrics is not None
-                return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)
-        keeping.let_go()
-        raise CheckpointError(
-            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
-            f"{runtime.folder} is in order"
-        )
-
-    def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
-        if not self.executor.virtual:
-            with suppress(CheckpointError):
-                return self._load(trial.config, step, held, bare)
-        return self._load_held(trial, step, bare)
-
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""
         runtime = self._open()
@@ -371,34 +314,15 @@ class Study:
 
     def load(self, config: Config | Mapping[str, Sequence | Value], step: int) -> Trainer:
         """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
-        return self._load_held(config if isinstance(config, Config) else Config(config), step)
+        return Models(self).load(config if isinstance(config, Config) else Config(config), step)
 
     def export(self, config: Config | Mapping[str, Sequence | Value], step: int, path: str | Path) -> Path:
         """Write the model of one trial after `step` steps as `Best.export` does, training what is missing."""
         from hippotune.study.exports import Origin, export
 
         config = config if isinstance(config, Config) else Config(config)
-        trainer, metrics = self._load_with_metrics(config, step)
+        trainer, metrics = Models(self).load_with_metrics(config, step)
         return export(trainer, Origin(listed_as(self.name, self.share), config, step, metrics), path)
-
-    def _load_held(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
-        return self._load_with_metrics(who, step, bare)[0]
-
-    def _load_with_metrics(
-        self, who: Config | Trial, step: int, bare: bool = False
-    ) -> tuple[Trainer, Mapping[str, float]]:
-        if self.executor.virtual:
-            raise HippoError("the study runs in virtual time: there is no trained model to load")
-        runtime = self._open()
-        with open_view(False) as view:
-            self._warn(view)
-            held = self._follow(self._hold(who, step, runtime), runtime, view, None)
-        try:
-            config = who.config if isinstance(who, Trial) else who
-            return self._load(config, step, held, bare), held.metrics
-        finally:
-            with suppress(Closed):
-                runtime.ask(held.let_go)
 
     @overload
     def alone(self, config: Config | Mapping[str, Sequence | Value], steps: int) -> dict[str, float]: ...
@@ -494,63 +418,14 @@ class Study:
             if runtime.executor is self.executor:
                 runtime.close()  # others on the old plan open it again when they need it
         self._opened, self._aim = identity, None
-        make = partial(self._make_runtime, identity)
-        self._runtime = acquire(self._place, identity.key, self.executor, make)
+        self._runtime = acquire(self._place, identity.key, self.executor, partial(self._begin, identity))
         return self._runtime
 
-    def _make_runtime(self, identity: Identity) -> Runtime:
-        store, threads = self._open_store(identity)
-        packing = 1 if self.width is None else self.width.packing
-        folder = checkpoint_folder(self.home, identity.key)
-        job = Job(self.trainer, self.settings, self.seed, folder, packing, threads, identity.code)
-        try:
-            runtime = Runtime(store, self.executor, job, self.checkpoint_budget, self.width)
-        except BaseException:
-            store.close()
-            raise
-        if runtime.refused_checkpoints:
-            key_file = self.home / SECRET_FILE
-            which = plural(runtime.refused_checkpoints, "checkpoint")
-            self._warnings.append(
-                f"not used: {which} that this plan's own workers did not write with this version of Hippo "
-                f"(or the key file {key_file} was replaced); what is needed of them is trained again"
-            )
-        if runtime.found_results or runtime.found_checkpoints:
-            results = plural(runtime.found_results, "result")
-            self._notes.append(
-                f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}"
-            )
-        return runtime
-
-    def _open_store(self, identity: Identity) -> tuple[Store, int | None]:
-        """Open the plan's store; returns it with the number of threads that the plan keeps."""
-        if self.executor.virtual:
-            return MemoryStore(), None
-        from hippotune.store.catalog import open_store
-
-        key, usual = identity.key, self.executor.usual_threads
-        now = Origin(identity.parts, versions(identity.imports), key.threads or usual)
-        catalog = open_store(self.home, self.store_url)
-        try:
-            known = catalog.origin(key)
-            if known is not None:
-                self._notes += noted_versions(self.name, known, now, waived=self._version is not None)
-                self._notes += noted_threads(known, usual if key.threads is None else key.threads)
-            before = catalog.bind(listed_as(self.name, self.share), key, now)
-            if before is not None:
-                said = said_of_move(catalog.origin(before), now)
-                self._notes.append(
-                    f"{said} since study {self.name!r} last ran: "
-                    + (
-                        "a new plan begins (the old one is kept)"
-                        if known is None
-                        else "an earlier plan goes on"
-                    )
-                )
-            return catalog.plan(key), (known or now).threads
-        except BaseException:
-            catalog.close()
-            raise
+    def _begin(self, identity: Identity) -> Runtime:
+        opened = open_plan(self, identity, waived=self._version is not None)
+        self._notes += opened.notes
+        self._warnings += opened.warnings
+        return opened.runtime
 
     def _follow(
         self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None
@@ -585,11 +460,3 @@ class Study:
         if self._runtime is not None:
             release(self._runtime)
             self._runtime = None
-
-    def _load(self, config: Config, step: int, held: Held, bare: bool) -> Trainer:
-        from hippotune.trainers.session import Session
-
-        session = Session(self.trainer, self.settings, self.seed, bare)
-        with CheckpointFiles(held.folder).read(held.checkpoint) as file:
-            session.start(config, step, file, warm=False)
-        return session.release()

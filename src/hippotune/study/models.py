@@ -1,0 +1,117 @@
+"""The trained models of a study: kept in checkpoints, loaded, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hippotune.errors import CheckpointError, HippoError, TrialFailed
+from hippotune.history.history import listed_as
+from hippotune.plan.facts import Checkpoint, Position
+from hippotune.sequences.config import Config
+from hippotune.shell.runtime import Closed, Runtime
+from hippotune.store.files import CheckpointFiles
+from hippotune.study.report import Best
+from hippotune.study.tuning import Tuning
+from hippotune.trainers.base import Trainer
+from hippotune.tuners.base import Result, Trial, TrialGroup
+from hippotune.view import open_view
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A checkpoint that stays, whatever the budget, until it is let go."""
+
+    folder: Path
+    checkpoint: Checkpoint
+    metrics: Mapping[str, float]
+    let_go: Callable[[], None]
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.folder / self.checkpoint.name
+
+
+class Models:
+    """The models of one study."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+
+    async def best(self, result: Result, runtime: Runtime) -> Best:
+        """Return the best result with its model, which is trained again where it is not kept."""
+        trial, step = result.trial, result.step
+        assert result.metrics is not None
+        listed = listed_as(self._study.name, self._study.share)
+        try:
+            held = await self._hold(trial, step, runtime)
+        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
+            load = partial(self.load, trial, step)
+            return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
+        held.let_go()
+        path = None if self._study.executor.virtual else held.path
+        load = partial(self._load_best, trial, step, held)
+        return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
+
+    def load(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
+        """Return a trainer with the state of a trial after `step` steps; see `Session` for `bare`."""
+        return self.load_with_metrics(who, step, bare)[0]
+
+    def load_with_metrics(
+        self, who: Config | Trial, step: int, bare: bool = False
+    ) -> tuple[Trainer, Mapping[str, float]]:
+        """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
+        if self._study.executor.virtual:
+            raise HippoError("the study runs in virtual time: there is no trained model to load")
+        runtime = self._study._open()
+        with open_view(False) as view:
+            self._study._warn(view)
+            held = self._study._follow(self._hold(who, step, runtime), runtime, view, None)
+        try:
+            config = who.config if isinstance(who, Trial) else who
+            return self._load(config, step, held, bare), held.metrics
+        finally:
+            with suppress(Closed):
+                runtime.ask(held.let_go)
+
+    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
+        """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
+        keeping = Tuning(runtime.loop, self._study.name, self._study.share, keep=True)
+        for _ in range(2):
+            (result,) = await keeping.once(TrialGroup(((who, step),)))
+            who = result.trial
+            if result.failed:
+                keeping.let_go()
+                raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
+            if await runtime.is_whole(Position(node.id, step)):
+                assert result.metrics is not None
+                return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)
+        keeping.let_go()
+        raise CheckpointError(
+            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
+            f"{runtime.folder} is in order"
+        )
+
+    def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
+        if not self._study.executor.virtual:
+            with suppress(CheckpointError):
+                return self._load(trial.config, step, held, bare)
+        return self.load(trial, step, bare)
+
+    def _load(self, config: Config, step: int, held: Held, bare: bool) -> Trainer:
+        from hippotune.trainers.session import Session
+
+        study = self._study
+        session = Session(study.trainer, study.settings, study.seed, bare)
+        with CheckpointFiles(held.folder).read(held.checkpoint) as file:
+            session.start(config, step, file, warm=False)
+        return session.release()

@@ -1,0 +1,82 @@
+"""Opening the plan of a study: its store, its runtime, and what is to be said of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hippotune.executors.base import Job
+from hippotune.history.history import listed_as
+from hippotune.identity.key import Identity, Origin
+from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
+from hippotune.identity.versions import versions
+from hippotune.shell.runtime import Runtime, checkpoint_folder
+from hippotune.store.base import Store
+from hippotune.store.memory import MemoryStore
+from hippotune.store.secret import FILE_NAME as SECRET_FILE
+from hippotune.view.short import plural
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+
+@dataclass
+class Opened:
+    """An open plan; `notes` are shown with progress, `warnings` always."""
+
+    runtime: Runtime
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
+    """Open the plan of an identity, making it where it is new; versions may differ where that is `waived`."""
+    notes: list[str] = []
+    warnings: list[str] = []
+    store, threads = _open_store(study, identity, waived, notes)
+    packing = 1 if study.width is None else study.width.packing
+    folder = checkpoint_folder(study.home, identity.key)
+    job = Job(study.trainer, study.settings, study.seed, folder, packing, threads, identity.code)
+    try:
+        runtime = Runtime(store, study.executor, job, study.checkpoint_budget, study.width)
+    except BaseException:
+        store.close()
+        raise
+    if runtime.refused_checkpoints:
+        key_file = study.home / SECRET_FILE
+        which = plural(runtime.refused_checkpoints, "checkpoint")
+        warnings.append(
+            f"not used: {which} that this plan's own workers did not write with this version of Hippo "
+            f"(or the key file {key_file} was replaced); what is needed of them is trained again"
+        )
+    if runtime.found_results or runtime.found_checkpoints:
+        results = plural(runtime.found_results, "result")
+        notes.append(f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}")
+    return Opened(runtime, notes, warnings)
+
+
+def _open_store(study: Study, identity: Identity, waived: bool, notes: list[str]) -> tuple[Store, int | None]:
+    """Open the plan's store; returns it with the number of threads that the plan keeps."""
+    if study.executor.virtual:
+        return MemoryStore(), None
+    from hippotune.store.catalog import open_store
+
+    key, usual = identity.key, study.executor.usual_threads
+    now = Origin(identity.parts, versions(identity.imports), key.threads or usual)
+    catalog = open_store(study.home, study.store_url)
+    try:
+        known = catalog.origin(key)
+        if known is not None:
+            notes += noted_versions(study.name, known, now, waived=waived)
+            notes += noted_threads(known, usual if key.threads is None else key.threads)
+        before = catalog.bind(listed_as(study.name, study.share), key, now)
+        if before is not None:
+            said = said_of_move(catalog.origin(before), now)
+            notes.append(
+                f"{said} since study {study.name!r} last ran: "
+                + ("a new plan begins (the old one is kept)" if known is None else "an earlier plan goes on")
+            )
+        return catalog.plan(key), (known or now).threads
+    except BaseException:
+        catalog.close()
+        raise
