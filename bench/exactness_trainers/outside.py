@@ -345,10 +345,10 @@ class WorkingDirectory(_World):
     named = found = "self.home"
 
     def start(self) -> None:
-        self.home = Path(tempfile.mkdtemp())
+        self.home = Path(tempfile.mkdtemp(), *"abcdefgh")
+        self.home.mkdir(parents=True)
         os.chdir(self.home)
 
     def amount(self) -> float:
-        Path("below").mkdir()
-        os.chdir("below")
-        return len(Path.cwd().parts) - len(self.home.resolve().parts)
+        os.chdir("..")
+        return len(self.home.resolve().parts) - len(Path.cwd().parts)
