@@ -160,6 +160,16 @@ def test_arrays_and_tensors_share_memory_both_ways(first: str) -> None:
     assert other.seen.tolist() == [3, 3, 3]
 
 
+def test_arrays_of_objects_and_of_times_come_back_with_their_views() -> None:
+    objects = np.array([[1], "two", None], dtype=object)
+    times = np.array(["2026-01-01", "2026-01-02"], dtype="M8[D]")
+    other = again(Holder(objects=objects, last=objects[1:], times=times, part=times[1:]))
+    other.objects[2] = "changed"
+    assert other.last.tolist() == ["two", "changed"]
+    other.times[1] = np.datetime64("2030-05-05")
+    assert other.part.tolist() == [np.datetime64("2030-05-05").item()]
+
+
 def test_a_mapped_file_that_is_only_read_is_mapped_again(tmp_path: Path) -> None:
     np.arange(8, dtype=np.int16).tofile(tmp_path / "data")
     mapped = np.memmap(tmp_path / "data", np.int16, "r", offset=4, shape=(2, 3))

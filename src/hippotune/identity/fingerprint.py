@@ -45,7 +45,7 @@ from hippotune.identity.values import Unidentified, Writer
 
 _PARSERS = {"parse_args", "parse_known_args", "parse_intermixed_args"}
 _WRITES_ENVIRONMENT = {"update", "clear"}
-_REMEDY = "pass it as settings=, make it in build(), or give the study a version="
+_REMEDY = "pass it as settings=, make it in prepare() or build(), or give the study a version="
 
 
 @dataclass(frozen=True)

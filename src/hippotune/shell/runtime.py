@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Closed(HippoError):
-    """Somebody has closed the plan while somebody else wanted something of it."""
+    """The plan was closed while it was in use."""
 
 
 class Runtime:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hippotune.errors import CheckpointError, HippoError, TrialFailed
+from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
 from hippotune.history.history import listed_as
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
@@ -113,5 +113,10 @@ class Models:
         study = self._study
         session = Session(study.trainer, study.settings, study.seed, bare)
         with CheckpointFiles(held.folder).read(held.checkpoint) as file:
-            session.start(config, step, file, warm=False)
+            try:
+                session.start(config, step, file, warm=False)
+            except TrainerError:  # something in the state is a view of prepared data: so it has to be there
+                if not bare:
+                    raise
+                return self._load(config, step, held, bare=False)
         return session.release()

@@ -283,12 +283,14 @@ class Study:
 
     def _recorded(self, store: Store) -> list[SpanRecorded]:
         """Return the worker time of the study's plan; the store may have been closed."""
-        if self.executor.virtual:
+        if isinstance(store, MemoryStore):
             return list(store.spans())
         from hippotune.store.catalog import open_store
+        from hippotune.store.sql import SqlStore
 
+        assert isinstance(store, SqlStore)
         with open_store(self.home, self.store_url, create=False) as catalog:
-            return list(catalog.view(self.key).spans())
+            return list(catalog.view(store.key).spans())
 
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""

@@ -135,6 +135,13 @@ class Session:
         if self._bare:
             self._prepared = Prepared({})
             return
+        had_torch = "torch" in sys.modules
+        attributes = self._left_by_prepare()
+        if not had_torch and "torch" in sys.modules:  # what it drew from torch was not seeded
+            attributes = self._left_by_prepare()
+        self._prepared = Prepared(attributes)
+
+    def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
         trainer = self._made()
         before = dict(vars(trainer))
@@ -142,13 +149,8 @@ class Session:
         self.phase = "prepare"
         with NoLogging(trainer, "prepare"), trainer.around("prepare"):
             trainer.prepare()
-        self._prepared = Prepared(
-            {
-                name: value
-                for name, value in vars(trainer).items()
-                if name not in before or before[name] is not value
-            }
-        )
+        left = vars(trainer).items()
+        return {name: value for name, value in left if name not in before or before[name] is not value}
 
     def advance(self) -> None:
         """Train one step, after putting into force what changes at it."""
@@ -213,6 +215,7 @@ class Session:
 
     def drop(self) -> None:
         """Forget the state, and free the object that holds it."""
+        self._large.begin()
         if self._trainer is not None:
             alive = weakref.ref(self._trainer)
             self._trainer = self._config = self._references = None

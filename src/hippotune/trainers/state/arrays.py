@@ -34,9 +34,11 @@ def address(array: Array) -> int:
 
 def reduce(array: Array) -> Reduced | None:
     """Return how an array is made again, for pickle; None where NumPy's own way is right."""
-    if type(array) not in (np.ndarray, np.memmap) or array.dtype.hasobject:
+    if type(array) not in (np.ndarray, np.memmap):
         return None
     root = root_of(array)
+    if array.dtype.hasobject:
+        return None if root is array or type(root) is not np.ndarray else _reduce_view_of_objects(array, root)
     if isinstance(root, np.memmap):
         if root is array or root.mode in ("r+", "w+"):
             return _reduce_map(array, root)
@@ -53,8 +55,14 @@ def reduce(array: Array) -> Reduced | None:
     return _reduce_owned(array.copy())  # something that shows nothing of itself owns the memory
 
 
+def _reduce_view_of_objects(array: Array, root: Array) -> Reduced:
+    flat = _flat(root)
+    place = (address(array) - address(flat)) // root.itemsize
+    return _view_of_objects, (root, place, array.shape, array.strides)
+
+
 def _reduce_owned(array: Array) -> Reduced:
-    content = pickle.PickleBuffer(cast(Any, _flat(array)))
+    content = pickle.PickleBuffer(cast(Any, _flat(array).view(np.uint8)))
     return _owned, (content, array.dtype, array.shape, array.strides, array.flags.writeable)
 
 
@@ -95,6 +103,11 @@ def _view(root: Array, offset: int, dtype: Any, shape: Any, strides: Any, writea
     if array.flags.writeable != writeable:
         array.flags.writeable = writeable
     return array
+
+
+def _view_of_objects(root: Array, place: int, shape: Any, strides: Any) -> Array:
+    start = _flat(root)[place:]
+    return np.lib.stride_tricks.as_strided(start, shape, strides)
 
 
 def _view_of_bytes(root: Any, offset: int, dtype: Any, shape: Any, strides: Any) -> Array:

@@ -28,6 +28,7 @@ import numpy as np
 
 from hippotune.errors import CheckpointError, TrainerError
 from hippotune.trainers import seeding
+from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.state.pickling import Known, Pickled, Reference, dumps, loads
 
 Kind = Literal["object", "state_dict", "files"]
@@ -117,7 +118,8 @@ def _hooks_numbered() -> int:
 def data_of(trainer: Any) -> bytes:
     """Return what `state_dict` says, and the random state, as the content of a file."""
     random = seeding.capture()
-    state = trainer.state_dict()
+    with seeding.put_back():
+        state = trainer.state_dict()
     file = io.BytesIO()
     content = {"hippo": _FORMAT, _STATE: state, _RANDOM: _as_data(random)}
     try:
@@ -172,9 +174,11 @@ def _read_data(file: Source) -> dict[str, Any]:
                 content = torch.load(cast(BinaryIO, file), map_location="cpu", weights_only=True)
         else:
             content = _DataUnpickler(file).load()
-    except CheckpointError:
+    except (CheckpointError, MemoryError, OSError):
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise CheckpointError(f"a checkpoint cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"a checkpoint holds a {type(content).__name__}; expected a dict")

@@ -14,10 +14,15 @@ _LARGE = 8 << 20
 
 
 class LargeConstants:
-    """Compares the first two checkpoints of a process, and says once what is large and stayed the same."""
+    """Compares the first two checkpoints of a trial, and says once what is large and stayed the same."""
 
     def __init__(self) -> None:
         self._looks: list[dict[str, Any]] = []
+
+    def begin(self) -> None:
+        """Another trial begins. One that has been compared is enough."""
+        if len(self._looks) < 2:
+            self._looks.clear()
 
     def look(self, trainer: Any, prepared: Prepared) -> str | None:
         """Look at a state that is being saved; return what is to be said, if anything."""

@@ -15,6 +15,7 @@ import sys
 import time
 import types
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,9 @@ class Prepared:
         if attributes:
             self._objects = {
                 path.removeprefix("self"): value
-                for path, value in walk.objects(_Holder(attributes), most=_MOST_OBJECTS, reduced=False)
+                for path, value in walk.objects(
+                    _Holder(attributes), most=_MOST_OBJECTS, reduced=False, exact=True
+                )
                 if not isinstance(value, _Holder)
             }
         self.known = self._known()
@@ -66,8 +69,8 @@ class Prepared:
         now = time.perf_counter()
         if self._looked and now - self._looked < self._cost / _SHARE:
             return
-        for name, mark in self._look():
-            if self._marks.get(name) != mark:
+        for name, now_marked in self._look():
+            if _has_changed(self._marks.get(name), now_marked):
                 raise TrainerError(
                     f"self{name} was left by prepare() and has changed since: what prepare() leaves is "
                     "shared by all trials of a process and is not saved, so training must not change it. "
@@ -81,7 +84,8 @@ class Prepared:
         tensors: dict[int, Any] = {}
         owners = []
         for name, value in self._objects.items():
-            names[id(value)] = PREPARED, name
+            if not _is_shared_anyway(value):
+                names[id(value)] = PREPARED, name
             if isinstance(value, np.ndarray) and value.nbytes and not value.dtype.hasobject:
                 owners.append(value)
             elif walk.is_tensor(value) and value.layout is sys.modules["torch"].strided:
@@ -118,9 +122,28 @@ def mark(value: Any) -> Any:
         return zlib.crc32(value)
     if (state := random_state(value)) is not None:
         return zlib.crc32(pickle.dumps(state))
-    if isinstance(value, Iterator) and (place := _place(value)) is not None:
+    if issubclass(type(value), Iterator) and (place := _place(value)) is not None:
         return place
-    return tuple((text, _atom(child)) for text, child in walk.children(value, reduced=False))
+    if isinstance(value, (list, tuple, dict, set, frozenset, deque)):
+        return tuple((text, _atom(child)) for text, child in walk.children(value, reduced=False))
+    return {text: _atom(child) for text, child in walk.attributes(value) if text != ".training"}
+
+
+def _has_changed(before: Any, after: Any) -> bool:
+    """Return whether a mark has changed. An object may add attributes: what it finds out when it is asked."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return any(name not in after or after[name] != value for name, value in before.items())
+    return bool(before != after)
+
+
+def _is_shared_anyway(value: Any) -> bool:
+    """Return whether every process has an object by itself: classes, functions with a name, empty tuples."""
+    return (
+        (isinstance(value, (tuple, frozenset)) and not value)
+        or isinstance(value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType))
+        or walk.is_torch(value, "dtype")
+        or walk.is_torch(value, "device")
+    )
 
 
 def _mark_of_tensor(tensor: Any) -> Any:

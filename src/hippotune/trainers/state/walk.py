@@ -25,37 +25,39 @@ _LONG = 1000
 Child = tuple[str, Any]
 
 
-def children(value: Any, reduced: bool = True) -> Iterator[Child]:
+def children(value: Any, reduced: bool = True, exact: bool = False) -> Iterator[Child]:
     """Yield what an object holds, each with the text that leads there from the object.
 
-    Of one that shows nothing by itself, yield what pickle would save of it, unless `reduced` is false.
+    Of one that shows nothing by itself, yield what pickle would save of it, unless `reduced` is false. Texts
+    are short, for people; `exact` ones tell all children apart, and are the same in every process.
     """
     kind = type(value)
-    if kind in ATOMS or isinstance(value, _OPAQUE):
+    if kind in ATOMS or issubclass(kind, _OPAQUE):
         return
-    if isinstance(value, Mapping):
-        yield from _mapping_children(value)
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+    if issubclass(kind, Mapping):
+        yield from _mapping_children(value, exact)
+    elif issubclass(kind, tuple) and hasattr(value, "_fields"):
         yield from ((f".{name}", getattr(value, name)) for name in value._fields)
-    elif isinstance(value, (list, tuple, deque)):
+    elif issubclass(kind, (list, tuple, deque)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
-    elif isinstance(value, Set):
-        yield from ((f"{{{short(item)}}}", item) for item in value)
-    elif isinstance(value, np.ndarray):
+    elif issubclass(kind, Set):
+        texts = ((str(place) if exact else short(item), item) for place, item in enumerate(value))
+        yield from ((f"{{{text}}}", item) for text, item in texts)
+    elif issubclass(kind, np.ndarray):
         if value.dtype == object:
             yield from ((f".flat[{index}]", item) for index, item in enumerate(value.flat))
-    elif isinstance(value, types.FunctionType):
+    elif issubclass(kind, types.FunctionType):
         yield from _function_children(value)
-    elif isinstance(value, types.MethodType):
+    elif issubclass(kind, types.MethodType):
         yield from ((".__self__", value.__self__), (".__func__", value.__func__))
-    elif isinstance(value, functools.partial):
+    elif issubclass(kind, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    elif isinstance(value, types.CellType):
+    elif issubclass(kind, types.CellType):
         try:
             yield (".cell_contents", value.cell_contents)
         except ValueError:  # empty
             return
-    elif isinstance(value, weakref.ref):
+    elif issubclass(kind, weakref.ref):
         yield ("()", value())
     elif is_tensor(value):
         if value.is_leaf and value.grad is not None:
@@ -65,9 +67,10 @@ def children(value: Any, reduced: bool = True) -> Iterator[Child]:
     yield from attributes(value)
 
 
-def _mapping_children(value: Mapping[Any, Any]) -> Iterator[Child]:
-    for key, item in list(value.items()):
-        text = f"[{short(key)}]"
+def _mapping_children(value: Mapping[Any, Any], exact: bool) -> Iterator[Child]:
+    for place, (key, item) in enumerate(list(value.items())):
+        is_told_apart = type(key) in ATOMS  # by its repr
+        text = f"[{(repr(key) if is_told_apart else f'key {place}') if exact else short(key)}]"
         if type(key) not in ATOMS:
             yield (f"{text}'s key", key)
         yield (text, item)
@@ -132,7 +135,7 @@ def short(key: object) -> str:
 
 
 def objects(
-    root: Any, name: str = "self", most: int | None = None, reduced: bool = True
+    root: Any, name: str = "self", most: int | None = None, reduced: bool = True, exact: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Yield every object that can be reached, once, by its shortest name, the nearest first.
 
@@ -144,11 +147,11 @@ def objects(
     while waiting and (most is None or len(kept) <= most):
         path, value = waiting.popleft()
         yield path, value
-        for text, child in children(value, reduced):
+        for text, child in children(value, reduced, exact):
             if id(child) not in seen and (type(child) not in ATOMS or _is_long(child)):
                 seen.add(id(child))
                 kept.append(child)
-                waiting.append((joined(path, text), child))
+                waiting.append((path + text if exact else joined(path, text), child))
 
 
 def _is_long(value: Any) -> bool:
