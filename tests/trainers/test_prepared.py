@@ -39,6 +39,7 @@ class Prepared(Trainer):
 
     def prepare(self) -> None:
         self.numbers = np.arange(1_000_000.0)
+        self.table = np.arange(2_000_000.0).reshape(1000, 2000)  # a view itself
         self.tensor = torch.arange(1_000_000.0)
         self.text = "words " * 100_000
         name = "/data/imagenet/train/class_00000001/shard_{}.npy"
@@ -51,6 +52,7 @@ class Prepared(Trainer):
 
     def build(self) -> None:
         self.half = self.numbers[::2]
+        self.column, self.turned = self.table[:, 3], self.table.T
         self.row = self.tensor[10:20]
         self.shared = torch.from_numpy(self.numbers)
         self.words = self.text
@@ -87,6 +89,8 @@ def test_no_checkpoint_holds_it_and_views_lead_to_the_processes_own() -> None:
     session.start(CONFIG, 2, saved, False)
     trainer: Any = session.trainer
     assert np.shares_memory(trainer.half, trainer.numbers)
+    assert np.shares_memory(trainer.column, trainer.table)
+    assert np.shares_memory(trainer.turned, trainer.table)
     assert trainer.row.untyped_storage()._cdata == trainer.tensor.untyped_storage()._cdata
     assert trainer.shared.data_ptr() == trainer.numbers.__array_interface__["data"][0]
     assert trainer.words is trainer.text
@@ -106,6 +110,7 @@ class Model(Prepared):
         super().build()
         self.model = nn.Linear(2, 1)
         self.half, self.row, self.shared = self.numbers, self.tensor, self.tensor
+        self.column = self.turned = self.table
 
 
 def test_a_bare_session_loads_models_without_preparing() -> None:

@@ -512,3 +512,31 @@ def test_a_plain_trainer_starts_alike_in_a_used_session_and_in_a_new_one() -> No
         session.start(config, 0, None, False)
         advance(session, 2)
     assert used.evaluate() == new.evaluate()
+
+
+# Globals.
+
+STATE = {"count": 0}
+
+
+class ThroughSelf(Trainer):
+    """Changes a global by the name that it has on self."""
+
+    def build(self) -> None:
+        self.state = STATE
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.values = dict(hp)
+
+    def train(self) -> None:
+        self.state["count"] += 1
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"count": self.state["count"]}
+
+
+def test_a_global_that_training_changes_by_any_name_is_refused() -> None:
+    session = Session(ThroughSelf, {}, 0, watch=True)
+    session.start(CONFIG, 0, None, False)
+    with pytest.raises(TrainerError, match=r"training has changed what it reads .*STATE.*Keep it on self"):
+        session.advance()

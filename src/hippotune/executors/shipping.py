@@ -7,13 +7,16 @@ are then put where their names say they are, so that checkpoints can refer to th
 
 from __future__ import annotations
 
+import functools
+import io
 import pickle
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Job
@@ -22,6 +25,8 @@ from hippotune.identity.again import changes_by_import
 from hippotune.identity.parts import shown
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.trainers.state.functions import SHIPPED
+
+_CACHED = type(functools.lru_cache(len))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ def pack(job: Job) -> Parcel:
         if module in sys.modules and module != "__main__":
             cloudpickle.register_pickle_by_value(sys.modules[module])
     try:
-        content = cloudpickle.dumps(job, protocol=5)
+        content = _dumped(job, by_value)
     except Exception as error:
         raise TrainerError(
             f"trainer {name} cannot be sent to worker processes: {type(error).__name__}: {error}. "
@@ -54,6 +59,25 @@ def pack(job: Job) -> Parcel:
             "make such things in build(), which runs in every worker"
         ) from error
     return Parcel(content, name, by_value, tuple(sys.path), tuple(sys.argv))
+
+
+def _dumped(job: Job, by_value: Sequence[str]) -> bytes:
+    """Pickle a job; cached functions of modules that go by value are cached anew in the other process."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, _CACHED) and value.__module__ in by_value:
+                return _cached, (value.__wrapped__, value.cache_parameters())
+            return super().reducer_override(value)
+
+    file = io.BytesIO()
+    Pickler(file, protocol=5).dump(job)
+    return file.getvalue()
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 def unpack(parcel: Parcel) -> Job:

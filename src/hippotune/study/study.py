@@ -200,7 +200,19 @@ class Study:
             self._warn(view)
             tuning = Progress(self.name, tuner.metric, tuner.mode, runtime)
             report = self._follow(self._tune(tuner, runtime, tuning, limits), runtime, view, tuning)
+            self._note_failures(report, view)
             return self._with_export(report, view)
+
+    def _note_failures(self, report: Report, view: View) -> None:
+        """Say why, where no trial has come to anything."""
+        errors = [trial.error for trial in report.trials if trial.error is not None]
+        if errors and len(errors) == len(report.trials):
+            last = errors[0].strip().splitlines()[-1]
+            self._warnings.append(
+                f"all {len(errors)} trials failed, the first with: {last} "
+                f"(the whole: hippo show {self.name} --trial {report.trials[0].number})"
+            )
+            self._warn(view)
 
     def _with_export(self, report: Report, view: View) -> Report:
         """Export the best result, so that it outlives this code and this version."""

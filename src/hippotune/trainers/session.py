@@ -29,6 +29,7 @@ from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants
 from hippotune.trainers.state.pickling import Known, Reference
 from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared
+from hippotune.trainers.state.surroundings import WatchedGlobals
 
 if TYPE_CHECKING:
     from hippotune.sequences.config import Config
@@ -46,7 +47,7 @@ class Session:
     """Drives trainers of one class; see the module's docstring for what holds.
 
     A `bare` session loads whole objects without what `prepare` left, so that it need not run: for looking at
-    models, not for training.
+    models, not for training. One that is to `watch` raises where training changes globals that it reads.
 
     Attributes
     ----------
@@ -64,6 +65,7 @@ class Session:
         settings: Mapping[str, Any] | None,
         seed: int,
         bare: bool = False,
+        watch: bool = False,
     ) -> None:
         if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
             raise InvalidInput(
@@ -77,6 +79,8 @@ class Session:
         self._settings = dict(settings or {})
         self._seed = seed
         self._bare = bare and self._kind == "object"
+        self._watch = watch
+        self._globals: WatchedGlobals | None = None
         self._prepared: Prepared | None = None
         self._trainer: Trainer | None = None
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
@@ -160,10 +164,14 @@ class Session:
         with self._held_only_if_it_ends_well():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
+            if self._watch and self._globals is None:
+                self._globals = WatchedGlobals(self._class)
             self.phase = "train"
             with Logging(trainer) as numbers, trainer.around("train"):
                 trainer.train()
             self._prepared.check()
+            if self._globals is not None:
+                self._globals.check()
         self._step += 1
         if numbers and self.logged is not None:
             self.logged.append((self._step, numbers))

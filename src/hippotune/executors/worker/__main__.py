@@ -75,7 +75,7 @@ def main(descriptor: int, worker: int) -> None:
     parcel = pickle.loads(line.receive())
     try:
         job = unpack(parcel)
-        session = Session(job.trainer, job.settings, job.seed)
+        session = Session(job.trainer, job.settings, job.seed, watch=bool(job.code))
     except HippoError as error:
         line.send([WorkerJoined(worker)])
         _refuse_everything(line, describe(error))

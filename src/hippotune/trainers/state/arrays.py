@@ -32,6 +32,22 @@ def address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def extent(array: Array) -> tuple[int, int]:
+    """Return where an array's memory begins, and where it ends."""
+    spans = [
+        (length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if length
+    ]
+    start = address(array)
+    low, high = sum(span for span in spans if span < 0), sum(span for span in spans if span > 0)
+    return start + low, start + high + array.itemsize
+
+
+def reduce_view(array: Array, owner: Array) -> Reduced:
+    """Return how an array is made again that is a view of a part of another one's memory."""
+    place = address(array) - address(_flat(owner))
+    return _view, (owner, place, array.dtype, array.shape, array.strides, array.flags.writeable)
+
+
 def reduce(array: Array) -> Reduced | None:
     """Return how an array is made again, for pickle; None where NumPy's own way is right."""
     if type(array) not in (np.ndarray, np.memmap):
@@ -46,7 +62,7 @@ def reduce(array: Array) -> Reduced | None:
         return _reduce_owned(array)
     layout = (array.dtype, array.shape, array.strides)
     if isinstance(root, np.ndarray):
-        return _view, (root, address(array) - address(_flat(root)), *layout, array.flags.writeable)
+        return reduce_view(array, root)
     if isinstance(root, (bytes, bytearray)) and root:
         return _view_of_bytes, (root, address(array) - address(np.frombuffer(root, np.uint8)), *layout)
     if hasattr(root, "untyped_storage") and root.device.type == "cpu":

@@ -253,7 +253,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 raise _SharedMemory(array)
         return None
 
+    def _known_owner_of(self, array: arrays.Array) -> arrays.Array | None:
+        """Return a prepared array that an array is a view of a part of."""
+        if array.base is None or not self._owners or array.dtype.hasobject:
+            return None
+        begin, end = arrays.extent(array)
+        for start, owner in self._owners.items():
+            if start <= begin and end <= start + owner.nbytes:
+                return owner
+        return None
+
     def _reduce_array(self, array: arrays.Array) -> Any:
+        if (owner := self._known_owner_of(array)) is not None:
+            return arrays.reduce_view(array, owner)
         reduced = arrays.reduce(array)
         if reduced is not None and array.base is None and array.nbytes:
             start = arrays.address(array)
