@@ -18,7 +18,7 @@ from hippotune import Config, Study
 from hippotune.errors import HippoError, InvalidInput, MissingExtra, StoreError
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.history.history import History
-from hippotune.history.optuna_study import Parameters
+from hippotune.history.optuna_study import Parameters, optuna_study
 from hippotune.plan.facts import RequestMade
 from hippotune.plan.plan import Plan
 from hippotune.store.memory import MemoryStore
@@ -101,14 +101,14 @@ def test_trials_that_do_not_share_are_found_too(tmp_path: Path) -> None:
 def test_a_trial_that_is_under_way_is_a_running_one() -> None:
     history = asked([{"lr": 0.1}])
     with pytest.raises(InvalidInput, match="metric is None; expected the metric to rank trials by"):
-        hippo.optuna_study.optuna_study(history, None, None)
+        optuna_study(history, None, None)
     store = MemoryStore()
     plan = Plan()
     config = Config({"lr": 0.1})
     node, facts = plan.place(config, 9)
     store.write([*facts, plan.measure(node.position(3), {"loss": 1.0})])
     store.write([RequestMade("early", 0, config, step) for step in (3, 9)])
-    (trial,) = hippo.optuna_study.optuna_study(History(store, "early"), "loss", "min").trials
+    (trial,) = optuna_study(History(store, "early"), "loss", "min").trials
     assert (trial.state, trial.value, trial.intermediate_values) == (TrialState.RUNNING, None, {3: 1.0})
 
 
