@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import io
 import itertools
 import logging
@@ -457,6 +458,18 @@ def test_a_file_that_is_read_goes_on_where_it_was(tmp_path: Path) -> None:
         assert other.out is sys.stdout
         assert other.file.readline() == "two\n"
         other.file.close()
+
+
+def test_saving_keeps_nothing_alive() -> None:
+    holder = Holder(member=Holder())
+    member = weakref.ref(holder.member)
+    gc.disable()
+    try:
+        again(holder)
+        del holder.member
+        assert member() is None
+    finally:
+        gc.enable()
 
 
 # What is refused.

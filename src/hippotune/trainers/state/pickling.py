@@ -88,6 +88,8 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
             raise Unsavable(_named(subject, reason_of(subject) or reason, root, name)) from error
         else:
             return Pickled(file.getvalue(), pickler.copied_memory())
+        finally:
+            pickler.release()
 
 
 def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
@@ -230,6 +232,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def _copy_of(self, storage: torch.UntypedStorage) -> _Copy:
         self._memory.append(storage)
         return _Copy(len(self._memory) - 1)
+
+    def release(self) -> None:
+        """Hold nothing of what was pickled any more: weak references must not find it alive."""
+        self.clear_memo()
+        self._reducers.clear()  # they hold this object
+        self.last = None
 
     def copied_memory(self) -> Memory | None:
         """Copy the memory of all storages that were met."""
