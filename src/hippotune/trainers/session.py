@@ -130,6 +130,8 @@ class Session:
                 self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
                 if source is not None:
                     self._load(trainer, source)
+        if self._watch and self._globals is None:  # here, so that it does not count as a step's time
+            self._globals = WatchedGlobals(self._class)
         self._config, self._step = config, step
 
     def prepare(self) -> None:
@@ -164,8 +166,6 @@ class Session:
         with self._held_only_if_it_ends_well():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
-            if self._watch and self._globals is None:
-                self._globals = WatchedGlobals(self._class)
             self.phase = "train"
             with Logging(trainer) as numbers, trainer.around("train"):
                 trainer.train()
