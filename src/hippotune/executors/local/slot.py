@@ -37,7 +37,7 @@ def begins(command: ExecutorCommand | Part) -> bool:
 class Slot:
     """Keeps one worker process alive.
 
-    `crew` are all of the executor's, this one among them, by their numbers. `number` is the slot that it is
+    `slots` are all of the executor's, this one among them, by their numbers. `number` is the slot that it is
     on, where several share one.
     """
 
@@ -48,7 +48,7 @@ class Slot:
         greeting: bytes,
         emit: Emit,
         hang_timeout: HangTimeout,
-        crew: Sequence[Slot],
+        slots: Sequence[Slot],
         groups: WorkerGroups | None = None,
         number: int | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class Slot:
         self._greeting = greeting
         self._emit = emit
         self._hang_timeout = hang_timeout
-        self._crew = crew
+        self._slots = slots
         self._groups = WorkerGroups() if groups is None else groups
         self._ended_for: str | None = None
         self._lock = threading.RLock()  # `abandon` may be called by the garbage collector, in any thread
@@ -137,7 +137,7 @@ class Slot:
             others = self._groups.lose(self.worker)
             self._emit(WorkerLost(self.worker, reason))
         for other in others:
-            self._crew[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
+            self._slots[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
 
     def _see_through_one_process(self) -> tuple[bool, str]:
         """Start a process and stay with it to its end; return whether it joined, and why it ended."""
@@ -205,7 +205,7 @@ class Slot:
         self.given_up = (
             f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
         )
-        if all(slot.given_up is not None for slot in self._crew):
+        if all(slot.given_up is not None for slot in self._slots):
             self._emit(WorkerJoined(self.worker, self._number))
         else:
             _log.warning("worker %d is given up, the others go on: %s", self.worker, self.given_up)

@@ -86,7 +86,7 @@ class Ray(Executor):
         self._hang_after = hang_after
         self.threads = threads
         self._cluster: Cluster | None = None
-        self._crew: RayPool | None = None
+        self._pool: RayPool | None = None
         self._marker: Path | None = None
         self._end: weakref.finalize[..., Ray] | None = None
 
@@ -95,7 +95,7 @@ class Ray(Executor):
         """The number of workers there are to be: as given, or what the cluster has room for now."""
         if self._workers is not None:
             return self._workers
-        return max(1, self._crew.size) if self._crew is not None else 1
+        return max(1, self._pool.size) if self._pool is not None else 1
 
     @property
     def dashboard(self) -> str | None:
@@ -109,7 +109,7 @@ class Ray(Executor):
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Join the cluster and have actors made; their workers are announced as they come up."""
-        if self._crew is not None:
+        if self._pool is not None:
             raise HippoError("this executor is at work already: close it first, or make another")
         # Where a link leads: nodes see the storage behind it, and not the link.
         job = replace(job, checkpoints=job.checkpoints.resolve())
@@ -128,24 +128,24 @@ class Ray(Executor):
             self._marker.parent.mkdir(parents=True, exist_ok=True)
             self._marker.touch()
             wanted = Wanted(self._slot, self._workers, job.packing, self._runtime_env)
-            crew = RayPool(self._cluster, wanted, spec, emit)
-            self._end = weakref.finalize(self, _abandon, crew, os.getpid())
-            self._crew = crew
-            crew.start()
+            pool = RayPool(self._cluster, wanted, spec, emit)
+            self._end = weakref.finalize(self, _abandon, pool, os.getpid())
+            self._pool = pool
+            pool.start()
         except BaseException:
             await self.close()
             raise
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker."""
-        if self._crew is not None:  # otherwise closed: nobody waits for it
-            self._crew.carry_out(command)
+        if self._pool is not None:  # otherwise closed: nobody waits for it
+            self._pool.carry_out(command)
 
     async def close(self) -> None:
         """Let saves that are under way finish, then end all actors, and leave the cluster as it was."""
-        crew, self._crew = self._crew, None
-        if crew is not None:
-            await asyncio.to_thread(crew.close)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await asyncio.to_thread(pool.close)
         if self._end is not None:
             self._end.detach()
             self._end = None
@@ -162,9 +162,9 @@ class Ray(Executor):
         return time()
 
 
-def _abandon(crew: RayPool, owner: int) -> None:
+def _abandon(pool: RayPool, owner: int) -> None:
     if os.getpid() == owner:  # and not a copy of it that somebody forked
-        crew.abandon()
+        pool.abandon()
 
 
 def _is_above_zero(value: object) -> bool:

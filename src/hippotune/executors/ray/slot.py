@@ -35,7 +35,7 @@ Hear = Callable[["RaySlot", Any, Messages | Exception], None]
 
 
 class RaySlot:
-    """One slot. What changes it is called under the lock of the crew, unless nobody counts on it any more.
+    """One slot. What changes it is called under the lock of the pool, unless nobody counts on it any more.
 
     `hear` is called in the slot's own thread with an actor and what it says, or the error where it is gone;
     it has to ask, under that lock, whether the slot still `holds` this actor.

@@ -38,7 +38,7 @@ from hippotune.store.files import CheckpointFiles
 from hippotune.trainers.session import Session
 
 
-class _Line:
+class _ParentChannel:
     """The connection to the parent: messages in by one thread, out by any."""
 
     def __init__(self, descriptor: int) -> None:
@@ -71,7 +71,7 @@ def main(descriptor: int, worker: int) -> None:
     end_with_parent()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    line = _Line(descriptor)
+    line = _ParentChannel(descriptor)
     parcel = pickle.loads(line.receive())
     try:
         job = unpack(parcel)
@@ -105,7 +105,7 @@ def main(descriptor: int, worker: int) -> None:
         _exit(PEER_LOST)
 
 
-def _read(line: _Line, inbox: Inbox, close: Callable[[], None]) -> None:
+def _read(line: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> None:
     try:
         while (command := pickle.loads(line.receive())) is not None:
             inbox.put(command)
@@ -117,7 +117,7 @@ def _read(line: _Line, inbox: Inbox, close: Callable[[], None]) -> None:
         _exit(1)
 
 
-def _refuse_everything(line: _Line, error: str) -> None:
+def _refuse_everything(line: _ParentChannel, error: str) -> None:
     """Tell whoever brings work that no trial can be trained."""
     while (command := pickle.loads(line.receive())) is not None:
         lease = command.lease if isinstance(command, Part) and command.rank == 0 else command

@@ -93,7 +93,7 @@ class Ranks:
         # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
         # default argument of some function. The others shall not wait for that.
         for descriptor, _ in self._sockets & _open_sockets().items():
-            _hang_up(descriptor)
+            _disconnect(descriptor)
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
@@ -280,7 +280,7 @@ def _open_sockets() -> dict[int, int]:
     return found
 
 
-def _hang_up(descriptor: int) -> None:
+def _disconnect(descriptor: int) -> None:
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as line:
         if not line.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             line.shutdown(socket.SHUT_RDWR)
