@@ -48,4 +48,4 @@ class StoreError(HippoError):
 
 
 class IllegalTransition(HippoError):
-    """The engine was told something that cannot follow from what it knows; carries the story."""
+    """An event that cannot follow from the engine's state; the message carries the history."""

@@ -93,10 +93,10 @@ def test_a_policy_of_ones_own_is_one_method() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"packing": 0}, "packing is 0; expected a whole number from 1 on"),
+        ({"packing": 0}, "packing is 0; expected a whole number of at least 1"),
         ({"packing": 0.5}, "packing is 0.5"),
         ({"packing": True}, "packing is True"),
-        ({"max_width": 0}, "max_width is 0; expected a whole number from 1 on"),
+        ({"max_width": 0}, "max_width is 0; expected a whole number of at least 1"),
         ({"max_width": "4"}, "max_width is '4'"),
         ({"scaling": {2: 0}}, "expected speed-ups by width, such as"),
         ({"scaling": {0: 1.0}}, "expected speed-ups by width"),

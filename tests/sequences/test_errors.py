@@ -58,7 +58,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: MultiStep(0.1, "30"), "milestones is '30'; expected a list"),
     (lambda: Piecewise([1, 2], [5, 9]), "values has 2 items and milestones 2; expected one value more"),
     (lambda: Piecewise([1, 2, 3], [5, 5]), "milestones is [5, 5]; expected steps in increasing order"),
-    (lambda: Piecewise([1, {}], [5]), "values[1] is {} of type dict"),
+    (lambda: Piecewise([1, {}], [5]), "values[1] is {}; expected at least one weight above 0"),
     (lambda: Cosine(0.1, 0), "steps is 0"),
     (lambda: CosineRestarts(0.1, 10, 0), "mult is 0"),
     (lambda: CosineRestarts(0.1, 10, 1.5), "mult is 1.5; expected a whole number"),

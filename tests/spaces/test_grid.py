@@ -115,7 +115,7 @@ MISTAKES = [
     (lambda: Grid({"lr": {0.1, 0.2}}), "hyper-parameter 'lr' is {"),
     (lambda: Grid({"lr": [0.1, None]}), "hyper-parameter 'lr' is None"),
     (lambda: Grid({"lr": [float("nan")]}), "hyper-parameter 'lr' is nan"),
-    (lambda: Grid({"lr": {"sgd": 1}}), "hyper-parameter 'lr' is {'sgd': 1}"),
+    (lambda: Grid({"lr": {"sgd": "fast"}}), "hyper-parameter 'lr': the weight of 'sgd' is 'fast'"),
     (lambda: Grid({3: [1]}), "hyper-parameter name is 3"),
     (lambda: Grid({"a/b": [1]}), "hyper-parameter name is 'a/b'"),
     (lambda: Grid({"a": Choice()}), "a choice has no options"),

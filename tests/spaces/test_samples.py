@@ -88,7 +88,10 @@ def test_a_space_with_distributions_has_no_end_and_says_so():
 MISTAKES = [
     (lambda: Samples(SPACE, 0), "n is 0"),
     (lambda: Samples(SPACE, 3, seed=-1), "seed is -1"),
-    (lambda: Samples(SPACE, 3, method="latin"), "method is 'latin'; expected 'random', 'sobol' or 'halton'"),
+    (
+        lambda: Samples(SPACE, 3, method="latin"),
+        "method is 'latin'; expected one of 'random', 'sobol', 'halton'",
+    ),
     (lambda: Samples({"a": [1, 2]}, 3), "n is 3; the space has only 2 configs"),
     (
         lambda: list(Samples(Space({"a": Uniform(0, 1)}, where=lambda hp: False), 1)),

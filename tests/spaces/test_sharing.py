@@ -14,7 +14,7 @@ from hippotune.sequences import (
     Warmup,
 )
 from hippotune.spaces import Grid, Option, Samples, Uniform
-from hippotune.spaces.sharing import merge_rate, sharing
+from hippotune.spaces.sharing import merge_rate, outcome, sharing
 
 STEPS = 12
 
@@ -57,6 +57,20 @@ def test_the_merge_rate_is_that_of_a_plan(configs, steps):
     plan = Plan()
     unique = unique_steps((plan.place(config, steps)[0], steps) for config in configs)
     assert merge_rate(configs, steps) == len(configs) * steps / unique
+
+
+@given(st.lists(st.tuples(configs, st.integers(1, STEPS)), min_size=1, max_size=12))
+def test_trials_of_different_lengths_share_as_in_a_plan(asks):
+    plan = Plan()
+    placed = [(plan.place(config, length)[0], length) for config, length in asks]
+    total = sum(length for _, length in asks)
+    found = outcome(*map(list, zip(*asks, strict=True)))
+    assert found.merge_rate == total / unique_steps(placed)
+    passed = {
+        (length, tuple(tuple(sorted(config.values(step).items())) for step in range(length)))
+        for config, length in asks
+    }
+    assert found.distinct == len(passed)
 
 
 @given(st.lists(configs, min_size=2, max_size=8), st.randoms(use_true_random=False))

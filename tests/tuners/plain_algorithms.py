@@ -12,7 +12,7 @@ Scores = dict[tuple[int, int], float | None]
 
 def worth(value: float | None, mode: str) -> float:
     """A score of which more is better; the worst where there is none."""
-    if value is None or math.isnan(value):
+    if value is None or not math.isfinite(value):
         return -math.inf
     return value if mode == "max" else -value
 

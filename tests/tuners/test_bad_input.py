@@ -14,6 +14,7 @@ from hippotune.tuners import (
     OptunaSearch,
     RandomSearch,
     SuccessiveHalving,
+    TrialList,
 )
 from tuners.scripted import numbered
 
@@ -27,6 +28,10 @@ MISTAKES = [
     (lambda: GridSearch(GRID, "acc", "max", 2.5), "max_steps is 2.5"),
     (lambda: GridSearch(GRID, "acc", "max", True), "max_steps is True"),
     (lambda: GridSearch("lr", "acc", "max", 5), "space is 'lr'; expected a Space"),
+    (lambda: TrialList([], "acc", "max"), "trials is empty; expected pairs of a config and the steps"),
+    (lambda: TrialList([{"lr": 1}], "acc", "max"), "trial 0 is {'lr': 1}; expected a config and the steps"),
+    (lambda: TrialList(None, "acc", "max"), "trials is None; expected a list"),
+    (lambda: TrialList([({"lr": 1}, 0)], "acc", "max"), "the length of trial 0 is 0; expected a whole"),
     (lambda: GridSearch({}, "acc", "max", 5), "a space is empty"),
     (lambda: GridSearch(ENDLESS, "acc", "max", 5), "trials is missing"),
     (lambda: RandomSearch(GRID, "acc", "max", 5, trials=9), "trials is 9; the space has only 8 configs"),
@@ -43,7 +48,7 @@ MISTAKES = [
     (lambda: Hyperband(GRID, "acc", "max", 10, 9), "max_steps is 9"),
     (
         lambda: BOHB(GRID, "acc", "max", 1, 9, random_fraction=1.5),
-        "random_fraction is 1.5; expected a number from 0 to 1",
+        "random_fraction is 1.5; expected a finite number at least 0 and at most 1",
     ),
     (lambda: ASHA(ENDLESS, "acc", "max", 1, 9), "trials is missing"),
     (lambda: ASHA(GRID, "acc", "max", 1, 9, trials=100), "trials is 100"),
@@ -60,7 +65,7 @@ MISTAKES = [
     (lambda: PBT(ENDLESS, "acc", "max", 5, 10, population=1), "population is 1"),
     (
         lambda: PBT(ENDLESS, "acc", "max", 5, 10, quantile=0.6),
-        "quantile is 0.6; expected a number from 0 to 0.5",
+        "quantile is 0.6; expected a finite number at least 0 and at most 0.5",
     ),
     (
         lambda: PBT(ENDLESS, "acc", "max", 5, 10, explore=["wd"]),

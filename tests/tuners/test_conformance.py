@@ -26,6 +26,7 @@ from hippotune.tuners import (
     OptunaSearch,
     RandomSearch,
     SuccessiveHalving,
+    TrialList,
     Tuner,
 )
 from tuners.scripted import tune
@@ -43,6 +44,7 @@ SAMPLER = optuna.samplers.TPESampler(seed=1, n_startup_trials=4)
 TUNERS = {
     "grid search": lambda mode: GridSearch(GRID, "score", mode, 9),
     "grid search of samples": lambda mode: GridSearch(Samples(SPACE, 12), "score", mode, 9),
+    "list of trials": lambda mode: TrialList([(c, 2 + n % 8) for n, c in enumerate(GRID)], "score", mode),
     "random search": lambda mode: RandomSearch(SPACE, "score", mode, 9, trials=12),
     "early stop": lambda mode: EarlyStop(GRID, "score", mode, milestones=[2, 5, 9], keep=[6, 2]),
     "successive halving": lambda mode: SuccessiveHalving(GRID, "score", mode, 1, 9, 3),
@@ -105,7 +107,7 @@ def test_it_survives_failures_and_nan_whatever_the_order(make, seed):
 
 
 @every_tuner
-@pytest.mark.parametrize("value", [None, math.nan], ids=["failing", "nan"])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf], ids=["failing", "nan", "infinite"])
 def test_it_ends_where_every_trial_is_without_a_score(make, value):
     done = tune(make("min"), lambda config, step: value, workers=2)
     assert done.trials

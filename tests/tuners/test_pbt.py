@@ -28,7 +28,9 @@ def generations(done: Scripted, interval: int, max_steps: int) -> list[dict[int,
     for kind, number, step in done.log:
         if kind in ("hear", "fail"):
             value = done.score(done.trials[number].config, step)
-            heard[steps.index(step)][number] = -math.inf if value is None or math.isnan(value) else value
+            heard[steps.index(step)][number] = (
+                -math.inf if value is None or not math.isfinite(value) else value
+            )
     return heard
 
 

@@ -3,8 +3,8 @@
 It covers the trainer's class, its bases, and everything that their code reads by name, to any depth, as it is
 now: the user's own functions and classes by their syntax trees, default arguments, closures and attributes;
 all other values by content; of an `argparse.Namespace` the attributes that are read; arguments of the program
-and environment variables where code reads them. What cannot be identified, and a global that training code
-changes, is a `TrainerError` that names it. A search space, tuner or study in the same file is not read by
+and environment variables where code reads them. What cannot be identified is a
+`TrainerError` that names it. A search space, tuner or study in the same file is not read by
 training, so editing it changes nothing; nor do comments, docstrings and layout.
 
 It is the same in every process and on every machine: no paths, ids, line numbers or set orders go into it.
@@ -25,7 +25,6 @@ from typing import Any, TypeGuard
 
 from hippotune.errors import TrainerError
 from hippotune.identity.bytecode import Chain, attributes_read, code_text, names_read, strings_in
-from hippotune.identity.changes import Changes, Place
 from hippotune.identity.members import (
     arguments,
     defaults,
@@ -67,6 +66,16 @@ class Fingerprint:
     imports: frozenset[str]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A function of the user's, and what names mean in it."""
+
+    label: str
+    function: FunctionType
+    names: Mapping[str, Any]
+    module: str
+
+
 def fingerprint(trainer: type) -> Fingerprint:
     """Return the fingerprint of a trainer's code, as it is now."""
     return _Reading(trainer).result()
@@ -80,7 +89,6 @@ class _Reading:
         self._home = trainer.__module__
         self._source = Source()
         self._writer = Writer(self)
-        self._changes = Changes(trainer, self.is_users)
         self._labels: dict[int, tuple[object, str]] = {}
         self._taken: set[str] = set()
         self._texts: dict[str, str] = {}
@@ -89,7 +97,6 @@ class _Reading:
 
     def result(self) -> Fingerprint:
         self.named(self._trainer)
-        self._changes.refuse()
         whole = "\0".join(f"{name}={text}" for name, text in sorted(self._texts.items()))
         return Fingerprint(digest(whole), dict(sorted(self._parts.items())), frozenset(self._imports))
 
@@ -145,7 +152,7 @@ class _Reading:
             kind = type(error.value)
             raise TrainerError(
                 f"{reader} reads {what}, of type {kind.__module__}.{kind.__qualname__}, which cannot be "
-                f"identified: {error.why}. Whether results still belong to it could not be told: {_REMEDY}"
+                f"identified: {error.why}. Hippo could not tell whether results still belong to it: {_REMEDY}"
             ) from None
         self._note_text(name, text)
 
@@ -175,7 +182,6 @@ class _Reading:
             if generated and isinstance(value, FunctionType) and value.__code__.co_filename == "<string>":
                 continue
             self._read_member(cls, label, name, value, function)
-        self._changes.add_class(cls)
 
     def _read_fields(self, cls: Any, label: str) -> None:
         for field in dataclasses.fields(cls):
@@ -214,7 +220,7 @@ class _Reading:
             found_by_import, packages = imported(each.uses.imports, module, self.is_users)
             names |= found_by_import
             self._imports |= packages
-        place = Place(label, function, names, module)
+        place = _Place(label, function, names, module)
         for chain in names_read(code):
             self._read_name(chain, place)
         if _PARSERS & attributes_read(code):
@@ -222,7 +228,6 @@ class _Reading:
         for each in found:
             for use in each.uses.around:
                 self._read_use(use, place, each.uses.imports)
-            self._changes.add_function(place, each.uses)
         if not found:
             self._read_environment_blindly(place)
 
@@ -237,7 +242,7 @@ class _Reading:
 
     # What it reads.
 
-    def _read_name(self, chain: Chain, place: Place) -> None:
+    def _read_name(self, chain: Chain, place: _Place) -> None:
         name, *attributes = chain
         if name not in place.names or is_dunder(name):
             return  # a builtin, or a name that means the same everywhere
@@ -263,26 +268,26 @@ class _Reading:
         """Whether something is a module of an installed package, which needs no reading."""
         return isinstance(value, ModuleType) and not self.is_users(value.__name__)
 
-    def _read_value(self, shown: str, value: object, module: str, place: Place) -> None:
+    def _read_value(self, shown: str, value: object, module: str, place: _Place) -> None:
         if self._is_code_of_users(value):
             self._texts[f"{shown} (is)"] = self.named(value)
         else:
             self._note_value(shown, value, module, place.label)
 
-    def _read_use(self, use: Use, place: Place, imports: Mapping[str, Any]) -> None:
+    def _read_use(self, use: Use, place: _Place, imports: Mapping[str, Any]) -> None:
         """Read names that the function imports itself, and the environment."""
-        if use.chain[0] in imports and use.action != "binds":
+        if use.chain[0] in imports:
             attributes = (*use.chain, use.method) if use.method else use.chain
             self._read_name(attributes, place)
         value = resolved(use.chain, place.names)
         asked = getattr(value, use.method, None) if use.method else value
         if asked is os.getenv:
-            if use.action == "calls":
+            if use.called:
                 self._read_variable(use.key, place)
         elif value is os.environ and use.method not in _WRITES_ENVIRONMENT:
             self._read_variable(use.key, place)
 
-    def _read_variable(self, key: object, place: Place) -> None:
+    def _read_variable(self, key: object, place: _Place) -> None:
         name = place.names.get(key.id) if hasattr(key, "id") else key
         if not isinstance(name, str):
             raise TrainerError(
@@ -293,7 +298,7 @@ class _Reading:
         if (text := variable(name)) is not None:
             self._note_text(f"${name}", text)
 
-    def _read_environment_blindly(self, place: Place) -> None:
+    def _read_environment_blindly(self, place: _Place) -> None:
         """Without source: any text in code that reads the environment may be a variable's name."""
         values = [resolved(chain[:2], place.names) for chain in names_read(place.function.__code__)]
         if any(value is os.environ or value is os.getenv for value in values):

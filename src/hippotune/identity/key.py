@@ -33,7 +33,8 @@ class PlanKey:
     seed : int
         The study's seed.
     data : str
-        The study's data by content; empty where none was given.
+        The study's data by content, what its trials start from, and how finely schedules are looked at;
+        empty where none was given.
     threads : int, optional
         The threads of a worker, where the user gave their number.
     """
@@ -76,17 +77,27 @@ class Identity:
         version: str | None = None,
         data: str = "",
         threads: int | None = None,
+        start: str = "",
+        substeps: int = 1,
     ) -> Identity:
         """Identify a trainer's plan, as everything is now; with `version`, the code is up to the user."""
         if version is not None and not isinstance(version, str):
             raise InvalidInput(f'version is {version!r}; expected text, such as version="2"')
         code = fingerprint(trainer) if version is None else Fingerprint("", {}, frozenset())
         made_of = f"source:{code.digest}" if version is None else f"version:{version}"
-        key = PlanKey(trainer.__qualname__, made_of, _canonical(settings or {}), seed, data, threads)
+        named = {
+            "version": version,
+            "data": data or None,
+            "start": start or None,
+            "substeps": None if substeps == 1 else substeps,
+            "threads": threads,
+        }
+        given = [data] + [f"{name} {named[name]}" for name in ("start", "substeps") if named[name]]
+        whole = "; ".join(filter(None, given))
+        key = PlanKey(trainer.__qualname__, made_of, _canonical(settings or {}), seed, whole, threads)
         parts = {**code.parts, "seed": str(seed)}
         for name, value in (settings or {}).items():
             parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))
-        named = {"version": version, "data": data or None, "threads": threads}
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
         return cls(key, parts, code.parts, code.imports)
 

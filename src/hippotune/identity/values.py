@@ -2,7 +2,7 @@
 
 Plain values and containers are written out, arrays and tensors by their content, functions and classes by
 what `Code` says of them, other objects by their class and state, as pickling would take it apart. Modules,
-loggers and locks are known by name. What can be told by none of these is `Unidentified`.
+loggers and locks are known by name. Anything else is `Unidentified`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SHARED_RANDOM = ("random", "numpy.random")
 
 
 class Unidentified(Exception):
-    """A value that cannot be told apart from others: where it was found, and why."""
+    """A value that cannot be identified: where it was found, and why."""
 
     def __init__(self, path: str, value: object, why: str) -> None:
         super().__init__(f"{path}: {why}")

@@ -1,4 +1,4 @@
-"""Versions of what computes: Python, and torch and NumPy where training uses them."""
+"""Versions of Python, and of torch and NumPy where training uses them."""
 
 from __future__ import annotations
 

@@ -65,11 +65,24 @@ class NumbersRecorded:
 
 @dataclass(frozen=True, slots=True)
 class FailureRecorded:
-    """Training along a node cannot reach `position`, nor anything below it."""
+    """Training along a node cannot reach `position`, nor anything below it.
+
+    One that is `suspended` was lost with its workers and is nobody's fault: the trials concerned wait until
+    somebody has it retried.
+    """
 
     order: int
     position: Position
     error: str
+    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailureCleared:
+    """What kept training along a node from reaching `position` is to be tried again."""
+
+    order: int
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +122,43 @@ class SpanRecorded:
     worker: int
     lease: int
     node: int
-    kind: str  # "train" or "help"
+    kind: str  # "train", "help" or "proof"
     first: int
     last: int
     began: float
     ended: float
     width: float = 1.0
     seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecorded:
+    """What the state at a position is, as it was trained straight through a branch at `source`, one step
+    before: an audit is to repeat that step.
+    """
+
+    position: Position
+    source: Position
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRecorded:
+    """What a proof has come to: whether training is exact, "noisy" up to `spread`, or "differs".
+
+    `kind` is "rehearsal", "audit" or "width", and `position` the furthest state that was compared. `text` is
+    what to tell a person, with the `path` of what differs and the step after which it did. What is `volatile`
+    differs each time and means nothing.
+    """
+
+    kind: str
+    position: Position
+    outcome: str
+    text: str = ""
+    path: str | None = None
+    step: int | None = None
+    spread: float = 0.0
+    volatile: tuple[str, ...] = ()
 
 
 class MeasuredSteps(NamedTuple):
@@ -132,8 +175,11 @@ Fact = (
     | MetricsRecorded
     | NumbersRecorded
     | FailureRecorded
+    | FailureCleared
     | CheckpointKept
     | CheckpointDropped
     | RequestMade
     | SpanRecorded
+    | StateRecorded
+    | ProofRecorded
 )

@@ -1,7 +1,7 @@
-"""A node of the search plan: where a config left the one above it, and what is known along its way.
+"""A node of the search plan: where a config left the one above it, and what is known along its path.
 
 A node stands for a whole config, in force from `start` on; before `start` its values are those of its
-ancestors. It has no end: its stretch goes as far as somebody asks, and other configs leave it at later
+ancestors. It has no end: its stretch goes as far as it is requested, and other configs leave it at later
 steps. So a node never has to be split, and a plan only grows.
 """
 
@@ -10,13 +10,25 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _NO_STEPS: list[int] = []  # replaced before anything is put in
+
+
+class Failure(NamedTuple):
+    """What keeps training along a node from going on: the first step count that it cannot reach, and why.
+
+    `order` is its place in the plan's history.
+    """
+
+    step: int
+    order: int
+    error: str
+    suspended: bool = False
 
 
 class Node:
@@ -30,8 +42,8 @@ class Node:
         Durable states along this node, by step count.
     metrics : Mapping[int, tuple[int, Mapping[str, float]]]
         What was measured along this node, by step count, with its place in the plan's history.
-    failure : tuple[int, int, str] | None
-        The first step count that cannot be reached, the place in the history, and the error.
+    failure : Failure | None
+        What keeps training from going on.
     pace : float
         Seconds per step, relative to the plan's usual step; what a node learns its branches inherit.
     """
@@ -62,7 +74,7 @@ class Node:
         self.branches: Mapping[int, list[Node]] = NOTHING
         self.checkpoints: Mapping[int, Checkpoint] = NOTHING
         self.metrics: Mapping[int, tuple[int, Mapping[str, float]]] = NOTHING
-        self.failure: tuple[int, int, str] | None = None
+        self.failure: Failure | None = None
         self.pace: float = parent.pace if parent else 1.0
         self._steps: list[int] = _NO_STEPS
 
@@ -71,7 +83,7 @@ class Node:
         return f"<node {self.id} from step {self.start}{above}>"
 
     def holder(self, step: int) -> Node:
-        """Return the node that the state after `step` steps belongs to, on the way to this one."""
+        """Return the node that the state after `step` steps belongs to, on the path to this one."""
         node = self
         while step <= node.start and node.parent is not None:
             node = node.parent

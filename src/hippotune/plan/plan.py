@@ -21,13 +21,16 @@ from hippotune.plan.facts import (
     CheckpointDropped,
     CheckpointKept,
     Fact,
+    FailureCleared,
     FailureRecorded,
     MetricsRecorded,
     NodeAdded,
     Position,
+    ProofRecorded,
     SpanRecorded,
+    StateRecorded,
 )
-from hippotune.plan.node import Node
+from hippotune.plan.node import Failure, Node
 from hippotune.sequences.config import Config
 
 
@@ -39,6 +42,8 @@ class Plan:
         self.roots: dict[tuple[str, object], Node] = {}
         self.order = 0
         self.bytes = 0
+        self.proofs: list[ProofRecorded] = []
+        self.noted: dict[Position, StateRecorded] = {}
 
     @classmethod
     def replay(cls, facts: Iterable[Fact]) -> Plan:
@@ -99,9 +104,16 @@ class Plan:
         self.apply(fact)
         return fact
 
-    def fail(self, position: Position, error: str) -> FailureRecorded:
-        """Note that training cannot reach a position."""
-        fact = FailureRecorded(self.order + 1, position, error)
+    def fail(self, position: Position, error: str, suspended: bool = False) -> FailureRecorded:
+        """Note that training cannot reach a position, or not before somebody has it retried."""
+        fact = FailureRecorded(self.order + 1, position, error, suspended)
+        self.apply(fact)
+        return fact
+
+    def clear(self, node: Node) -> FailureCleared:
+        """Note that what keeps training along a node from going on is to be tried again."""
+        assert node.failure is not None
+        fact = FailureCleared(self.order + 1, Position(node.id, node.failure.step))
         self.apply(fact)
         return fact
 
@@ -132,10 +144,13 @@ class Plan:
                     )
                 above = None if parent is None else self.nodes[parent]
                 self._add(above, start, config, isolation_key)
-            case FailureRecorded(order, position, error):
+            case FailureRecorded(order, position, error, suspended):
                 node_failed = self.nodes[position.node]
-                if node_failed.failure is None or position.step < node_failed.failure[0]:
-                    node_failed.failure = (position.step, order, error)
+                if node_failed.failure is None or position.step < node_failed.failure.step:
+                    node_failed.failure = Failure(position.step, order, error, suspended)
+                self.order = max(self.order, order)
+            case FailureCleared(order, position):
+                self.nodes[position.node].failure = None
                 self.order = max(self.order, order)
             case CheckpointKept(position, checkpoint):
                 self._forget_bytes(position)
@@ -144,6 +159,12 @@ class Plan:
             case CheckpointDropped(position):
                 self._forget_bytes(position)
                 self.nodes[position.node].note_checkpoint(position.step, None)
+            case StateRecorded(position):
+                self.noted[position] = fact
+            case ProofRecorded(kind, position):
+                self.proofs.append(fact)
+                if kind == "audit":
+                    self.noted.pop(position, None)
             case _:
                 pass
 
@@ -154,17 +175,38 @@ class Plan:
 
     # What is known.
 
-    def failure_on_the_way(self, node: Node, step: int) -> tuple[int, str] | None:
-        """Return the place in the history and the error that keep `node` from reaching `step`, if any."""
-        reach = step
+    def failure_on_the_way(self, node: Node, step: int) -> Failure | None:
+        """Return what keeps `node` from reaching `step`, if anything does."""
+        found = self.failed_on_the_way(node, step)
+        return None if found is None else found.failure
+
+    def failed_on_the_way(self, node: Node, step: int) -> Node | None:
+        """Return the nearest node on the way to `step` of `node` along which training cannot go on.
+
+        What lies before a checkpoint need not be trained, and keeps nothing from going on.
+        """
         for above in node.lineage():
-            if above.failure is not None and above.failure[0] <= reach:
-                return above.failure[1:]
-            reach = above.start
+            kept = max((at for at in above.checkpoints if at <= step), default=-1)
+            if above.failure is not None and kept < above.failure.step <= step:
+                return above
+            if kept >= 0:
+                return None
+            step = above.start
         return None
 
+    @property
+    def refutation(self) -> ProofRecorded | None:
+        """The proof that has shown that training is not exact, if one has."""
+        return next(
+            (each for each in self.proofs if each.outcome == "differs" and each.kind != "width"), None
+        )
+
+    def proved(self, kind: str) -> ProofRecorded | None:
+        """Return the latest proof of a kind."""
+        return next((each for each in reversed(self.proofs) if each.kind == kind), None)
+
     def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
-        """Return the last checkpoint at or before `step` on the way to `node`; None means from scratch."""
+        """Return the last checkpoint at or before `step` on the path to `node`; None means from scratch."""
         for above in node.lineage():
             kept = [at for at in above.checkpoints if at <= step]
             if kept:
@@ -173,10 +215,22 @@ class Plan:
         return None
 
     def unshared(self, config: Config, step: int) -> int:
-        """Return how many steps a config is away from `step`, from the nearest checkpoint on its way."""
+        """Return how many steps a config is away from `step`, from the nearest checkpoint on its path."""
         node, parts = self._follow(config, step, "")
         kept = None if node is None else self.nearest_checkpoint(node, step if parts is None else parts)
         return step if kept is None else step - kept.step
+
+    def repeated(self, config: Config, step: int) -> tuple[int, int] | None:
+        """Return where a config leaves what was trained further, and the nearest checkpoint before that.
+
+        None where it leaves nothing, or there is a checkpoint where it does.
+        """
+        node, parts = self._follow(config, step, "")
+        if node is None or parts is None or max((*node.metrics, *node.checkpoints), default=0) <= parts:
+            return None
+        kept = self.nearest_checkpoint(node, parts)
+        nearest = 0 if kept is None else kept.step
+        return None if nearest == parts else (parts, nearest)
 
     def checkpoints(self) -> Iterator[tuple[Position, Checkpoint]]:
         """Yield everything that is kept."""
@@ -208,7 +262,7 @@ def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
 
 
 def spans_of(asks: Iterable[tuple[Node, int]], spans: Iterable[SpanRecorded]) -> list[SpanRecorded]:
-    """Return the worker time that was spent on what is asked for, whoever had it spent.
+    """Return the worker time spent on the requested steps, by any study.
 
     A span is part of it if its first step is; one without steps, if it is where the asks lead.
     """

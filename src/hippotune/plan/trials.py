@@ -11,7 +11,7 @@ C = TypeVar("C", bound=Hashable)
 def trials_of(asked: Iterable[tuple[int, C]]) -> dict[tuple[int, C], tuple[int, C]]:
     """Return the trial of every (number, config), which are given in the order in which they were asked for.
 
-    Every tuning numbers its trials from 0 on, and so does whoever asks for one config by itself. So a number
+    Every tuning numbers its trials from 0, and so does a request for a single config. So a number
     that has been given to another config comes from another tuning; and if its config is known by then, so is
     the trial. Equal configs under numbers of their own are trials of their own.
     """

@@ -1,7 +1,7 @@
-"""Width policies: who decides how many slots each piece of work gets.
+"""Width policies: how many slots each piece of work gets.
 
 A policy is a pure function of what runs, what could start, and how fast training is at each width. It is
-asked whenever something has started, ended or arrived. The engine starts work at the width that it is given,
+consulted whenever work starts, ends or arrives. The engine starts work at the width that it is given,
 as far as slots are free, and changes the width of what runs only where that pays for the restart.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.scheduling.width import Ladder, Speed, fitted, ladder, share, spread
 
@@ -22,7 +23,7 @@ class Contender:
     """A lease that runs, or a path that could start now.
 
     `time` is what it takes from here to its end on one slot, in usual steps; `width` what it has now, 0 where
-    it has not started; `ladder` the widths that it can have; `worth` what whoever asked for it thinks of it.
+    it has not started; `ladder` the widths that it can have; `worth` how much its study values it.
     """
 
     time: float
@@ -41,15 +42,15 @@ class WidthPolicy(ABC):
     max_width : int, optional
         How many slots one lease may have; by default all.
     scaling : Mapping[float, float], optional
-        How much faster training is known to be on so many slots, such as ``{2: 1.87, 4: 3.42}``. What is not
-        given is guessed, and learned while training.
+        Known speed-ups by number of slots, such as ``{2: 1.87, 4: 3.42}``. The rest is
+        guessed at first, and learned while training.
     """
 
     def __init__(
         self, packing: int = 1, max_width: int | None = None, scaling: Mapping[float, float] | None = None
     ) -> None:
-        self.packing = _checked("packing", packing)
-        self.max_width = None if max_width is None else _checked("max_width", max_width)
+        self.packing = checks.whole("packing", packing)
+        self.max_width = None if max_width is None else checks.whole("max_width", max_width)
         self.scaling = _speed_ups(scaling)
 
     def __repr__(self) -> str:
@@ -61,7 +62,7 @@ class WidthPolicy(ABC):
         return True
 
     def steps(self, slots: int) -> Ladder:
-        """Return the widths that there are on so many slots."""
+        """Return the widths possible on `slots` slots."""
         return ladder(self.packing, max(1, slots if self.max_width is None else min(self.max_width, slots)))
 
     @abstractmethod
@@ -75,10 +76,10 @@ class WidthPolicy(ABC):
 
 
 class Fluid(WidthPolicy):
-    """Gives every stage the share of the slots that its critical path is of all the time there is.
+    """Shares the slots out in proportion to the critical paths.
 
     Long paths, which the study would wait for, get several slots; where many short ones are ready, each gets
-    a part of one. What is left over goes to whichever would finish last.
+    a part of one. What is left over goes to the path that would finish last.
 
     Parameters
     ----------
@@ -132,9 +133,3 @@ def _speed_ups(scaling: object) -> dict[float, float]:
 
 def _is_above_0(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-
-
-def _checked(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"{name} is {value!r}; expected a whole number from 1 on")
-    return value

@@ -4,9 +4,9 @@ Paths are compared by time, and only ratios matter for that. So a node's pace is
 step: it starts at 1 (or at its parent's), needs no rebuilding when the usual step becomes known, and moves
 only when a measurement says something materially different.
 
-How much faster several slots are than one starts from a guess, or from what the user has measured, and is
-learned from leases of that width, against the pace of the same nodes on one slot. A width that nobody knows
-anything of is taken to be as much better or worse than the guess as the nearest one that somebody does.
+The speed-up of several slots over one starts from a guess, or from the user's own figures, and is learned
+from leases of that width by comparing them with the same nodes on one slot. An unmeasured
+width starts from the guess, corrected by the error of the guess at the nearest known width.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ class Profile:
         """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
         if steps <= 0:
             return False
-        if width != _WHOLE and node in self._per_node and (usual := self.usual) and seconds > 0:
+        is_whole = width == 1
+        if not is_whole and node in self._per_node and (usual := self.usual) and seconds > 0:
             self._observe_speed(width, steps, node.pace * usual * steps / seconds)
             return False
         seconds *= self.speed(width)
         fade = _MEMORY**steps
         self._seconds = self._seconds * fade + seconds
         self._steps = self._steps * fade + steps
-        if width != _WHOLE:
+        if not is_whole:
             return False
         spent, trained = self._per_node.get(node, (0.0, 0))
         spent, trained = spent + seconds, trained + steps
@@ -76,7 +77,7 @@ class Profile:
         return self._set_pace(node, self._seconds / self._steps)
 
     def _set_pace(self, node: Node, usual: float) -> bool:
-        """Have a node's pace be as measured, where that differs materially; return whether it does."""
+        """Set a node's pace to the measured one if that differs materially; return whether it does."""
         spent, trained = self._per_node.get(node, (0.0, 0))
         if usual > 0 and trained >= 3 and spent > 0:  # a clock may be too coarse to see the steps
             pace = spent / trained / usual
@@ -88,8 +89,8 @@ class Profile:
     def recall(self, nodes: Sequence[Node], measured: Iterable[MeasuredSteps]) -> None:
         """Take in what steps took before, the least recent first, and give all nodes their paces.
 
-        A node that was not measured has its parent's pace. However much was measured, it weighs no more
-        than the steps that are remembered, so that a machine which has become faster is soon seen to be.
+        A node that was not measured has its parent's pace. Old measurements weigh no more than
+        the last steps of a run, so that a faster machine soon shows.
         """
         known = [_recent(each) for each in measured]
         for each in known:
@@ -145,7 +146,7 @@ class Profile:
 
 
 def _recent(times: MeasuredSteps) -> MeasuredSteps:
-    """Return as much of what was measured as is remembered."""
+    """Return the measurement, scaled down to the steps that still count."""
     steps = min(times.steps, round(1 / (1 - _MEMORY)))
     return times._replace(steps=steps, seconds=times.seconds * steps / times.steps)
 

@@ -6,7 +6,7 @@ device shares one with others, at most `packing` of them. That is the published 
 completed by two rules:
 
 * If more devices are needed than there are, the longest go first and the rest waits.
-* What is left over goes, one step at a time, to whichever would finish last (`spread`).
+* What is left over goes, one step at a time, to the path that would finish last (`spread`).
 
 Widths are 0 (waits), 1/packing, or whole numbers. A piece of work may be tied to fewer widths than these: it
 has a ladder, the widths that it can have, in ascending order.
@@ -126,7 +126,7 @@ def spread(
     ladders: Sequence[Ladder],
     speed: Speed = linear,
 ) -> list[Fraction]:
-    """Hand out what is left over, one step at a time, to whichever would finish last and can use it.
+    """Hand out what is left over, one step at a time, to the path that would finish last and can use it.
 
     What waits comes before all else. A step that would make nothing faster is not taken.
     """
@@ -135,7 +135,7 @@ def spread(
     queue: list[tuple[bool, Fraction, Fraction, int, Fraction]] = []
 
     def enter(index: int) -> None:
-        """Queue whatever can go on; what waits before all else, then whichever would finish last."""
+        """Queue what can grow: waiting paths first, then the one that would finish last."""
         at = given[index]
         step = next((each for each in ladders[index] if each > at), None)
         if step is None or (at and speed(step) <= speed(at)):
@@ -148,7 +148,7 @@ def spread(
         enter(index)
     while queue:
         *_, index, step = heappop(queue)
-        if room.take(given[index], step):  # otherwise it cannot use what is left, and nobody else makes room
+        if room.take(given[index], step):  # otherwise what is left is too little, and stays so
             given[index] = step
             enter(index)
     return given

@@ -19,14 +19,18 @@ from hippotune.sequences.encoding import from_json, register_distribution
 from hippotune.sequences.family import Family
 from hippotune.sequences.first_difference import first_difference
 from hippotune.sequences.lr_schedulers import from_torch
+from hippotune.sequences.stable import WSD, WSDS, Decay, Power
 from hippotune.sequences.values import Value
 
 __all__ = [
+    "WSD",
+    "WSDS",
     "Config",
     "Constant",
     "Cosine",
     "CosineRestarts",
     "Cyclic",
+    "Decay",
     "Distribution",
     "Exponential",
     "Family",
@@ -37,6 +41,7 @@ __all__ = [
     "OneCycle",
     "Piecewise",
     "Polynomial",
+    "Power",
     "Sequence",
     "Step",
     "Table",

@@ -2,7 +2,7 @@
 
 A sequence is a frozen value. What it is made from, its `arguments`, decides its equality, hash, repr, pickle
 and JSON; where two differently written sequences have equal values is for `first_difference` to say. All
-else that an instance holds is a cache, and no part of what it is.
+else that an instance holds is a cache.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ class Sequence(metaclass=_Families):
     _values: dict[int, Value] | None
 
     def __init_subclass__(cls) -> None:
-        # Said outright, because whoever inspects the class would find the metaclass's *args instead.
+        # Explicit, because `inspect` would find the metaclass's *args instead.
         cls.__signature__ = inspect.Signature([*inspect.signature(cls.__init__).parameters.values()][1:])
-        FAMILIES[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):
+            FAMILIES[cls.__name__] = cls
 
     def __init__(self, *arguments: Any) -> None:
         keep = object.__setattr__
@@ -179,7 +180,7 @@ class Sequence(metaclass=_Families):
         return cls(**arguments)
 
     def _identity(self) -> object:
-        """Return what equality goes by."""
+        """Return the key for equality."""
         return self.arguments
 
     def __eq__(self, other: object) -> bool:

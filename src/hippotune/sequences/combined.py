@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from fractions import Fraction
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences import checks
 from hippotune.sequences.base import FOREVER, Distribution, Open, Part, Piece, Real, Sequence, Whole
 from hippotune.sequences.constant import Constant, as_sequence
-from hippotune.sequences.laws import line
+from hippotune.sequences.laws import grouped, line
 from hippotune.sequences.values import Value, exact
 
 
@@ -118,10 +118,83 @@ class Warmup(Sequence):
         return f"Warmup({steps}, {_plain_repr(then)}{factor})"
 
 
+class Ahead(Sequence):
+    """`sequence` from its step `steps` on: what an absolute schedule is from where a branch begins."""
+
+    __slots__ = ()
+
+    def __init__(self, sequence: Sequence | Value | Open, steps: Whole) -> None:
+        whole = as_sequence(sequence)
+        skipped = checks.whole("steps", steps, least=0)
+        if whole.limit is not None and skipped >= whole.limit:
+            raise InvalidInput(
+                f"{whole!r} has values for {whole.limit} steps, and none from step {skipped} on"
+            )
+        super().__init__(whole, skipped)
+
+    @property
+    def limit(self) -> int | None:
+        """The number of steps that there are values for."""
+        sequence, steps = self.arguments
+        return None if sequence.limit is None else sequence.limit - steps
+
+    def part(self, step: int) -> Part:
+        """Return the innermost sequence in force at a step."""
+        whole, steps = self.arguments
+        sequence, origin, end = whole.part(step + steps)
+        return Part(sequence, origin - steps, end if end == FOREVER else end - steps)
+
+    def _piece(self, step: int) -> Piece:
+        return _moved(self.part(step), step)
+
+
+class Substeps(Sequence):
+    """`sequence` looked at `parts` times a step, at step + part / parts: its values there, as a tuple.
+
+    Where all values of a step are the same, it is that value. So trials share a step only if they agree in
+    all parts of it.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, sequence: Sequence | Value | Open, parts: Whole) -> None:
+        super().__init__(as_sequence(sequence), checks.whole("parts", parts, least=1))
+
+    @property
+    def limit(self) -> int | None:
+        """The number of steps that there are values for."""
+        limit: int | None = self.arguments[0].limit
+        return limit
+
+    def _piece(self, step: int) -> Piece:
+        sequence, parts = self.arguments
+        law, end = sequence.piece(step)
+        return Piece(grouped(law.refined(parts), parts), end)
+
+
+class Unset(Sequence):
+    """No value yet: what a hyper-parameter is before the branch that first names it.
+
+    A study's ``defaults=`` take its place. Without one, no trial can be trained.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _piece(self, step: int) -> Piece:
+        raise InvalidInput(
+            f"there is no value at step {step}: the trunk does not name this hyper-parameter. Name it in the "
+            "trunk, or say with Study(defaults={...}) what it is before the branch"
+        )
+
+
 def _moved(part: Part, step: int) -> Piece:
     """Return the piece of a part at a step, moved to where the part begins."""
     law, end = part.sequence.piece(step - part.origin)
-    return Piece(law.shifted(part.origin), min(end + part.origin, part.end))
+    moved = end if end == FOREVER else end + part.origin
+    return Piece(law.shifted(part.origin), min(moved, part.end))
 
 
 def _parts(sequence: Sequence) -> list[tuple[int, Sequence]]:

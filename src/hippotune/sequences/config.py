@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
+from hippotune.sequences.combined import Ahead, Substeps, Then, Unset
 from hippotune.sequences.constant import Constant, as_sequence
 from hippotune.sequences.first_difference import first_difference
 from hippotune.sequences.values import Value, same, tagged
@@ -73,6 +75,56 @@ class Config(Mapping[str, Sequence]):
             if mine is not others and (earlier := first_difference(mine, others, step)) is not None:
                 step = earlier
         return step if step < until else None
+
+    def branch(self, at: int, *, absolute: bool = False, **changes: Sequence | Value) -> Config:
+        """Return the config that is this one up to step `at`, with some values changed from there.
+
+        New sequences count their steps from 0 at `at`; with `absolute`, from the start of the trial:
+        ``trunk.branch(at=14_400, lr=Linear(1e-3, 0, 1_600), mix="math")``. A hyper-parameter that this config
+        does not name has no value before `at`, unless the study's ``defaults=`` give it one.
+        """
+        step = checks.whole("at", at, least=0)
+        if not changes:
+            raise InvalidInput(f"nothing changes at step {step}; expected hyper-parameters with new values")
+        changed = {name: _sequence(name, value) for name, value in changes.items()}
+        if absolute:
+            changed = {name: Ahead(sequence, step) for name, sequence in changed.items()}
+        return Config(
+            {
+                **self,
+                **{name: self.get(name, Unset()).then(after, at=step) for name, after in changed.items()},
+            }
+        )
+
+    def completed(self, defaults: Mapping[str, Sequence]) -> Config:
+        """Return the config with a value for everything that it leaves unset, before a branch or at all."""
+        if self.names == tuple(sorted(defaults.keys() | self.names)) and not any(
+            map(_is_unset, self._sequences)
+        ):
+            return self
+        values = dict(self)
+        for name in sorted(defaults.keys() | self.names):
+            if name not in values:
+                values[name] = defaults[name]
+            elif _is_unset(values[name]):
+                if name not in defaults:
+                    first = values[name].arguments[1][0]
+                    raise InvalidInput(
+                        f"hyper-parameter {name!r} has no value before step {first}: the trunk does not name "
+                        f"it. Name it there, or pass Study(defaults={{{name!r}: ...}})"
+                    )
+                values[name] = defaults[name].then(*_after_unset(values[name]))
+        return Config(values)
+
+    def refined(self, parts: int) -> Config:
+        """Return the config looked at `parts` times a step; values that stay are as they were."""
+        if parts == 1:
+            return self
+        finer = (
+            sequence if isinstance(sequence, (Constant, Substeps)) else Substeps(sequence, parts)
+            for sequence in self._sequences
+        )
+        return Config(dict(zip(self.names, finer, strict=True)))
 
     @property
     def limit(self) -> int | None:
@@ -137,6 +189,16 @@ class Config(Mapping[str, Sequence]):
             for name, sequence in self.items()
         )
         return f"Config({{{', '.join(shown)}}})"
+
+
+def _is_unset(sequence: Sequence) -> bool:
+    return isinstance(sequence, Then) and isinstance(sequence.arguments[0][0], Unset)
+
+
+def _after_unset(sequence: Sequence) -> tuple[Sequence, int]:
+    """Return what follows where a value is set first, and where that is."""
+    (_, *sequences), (at, *milestones) = sequence.arguments
+    return (Then(sequences, [step - at for step in milestones]) if milestones else sequences[0]), at
 
 
 def _sequence(name: str, value: object) -> Sequence:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences import checks
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Sequence
 from hippotune.sequences.laws import Free, Listed
 from hippotune.sequences.values import Value, plain, rounded_value, tagged

@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
-from hippotune.sequences import checks
+from hippotune import checks
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Real, Sequence, Whole
 from hippotune.sequences.laws import Damped, Law, Line, flat, line, wave
 from hippotune.sequences.values import exact

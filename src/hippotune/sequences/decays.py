@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences import checks
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Real, Sequence, Whole
 from hippotune.sequences.laws import InverseRoot, Power, flat, geometric, line
 from hippotune.sequences.values import WIDE, Number, Value, exact, plain, rounded, rounded_value, tagged, wide
@@ -106,9 +105,6 @@ class Step(Sequence):
         settled = now == 0 or gamma == 1 or (isinstance(now, float) and math.isinf(now))
         return Piece(flat(now), FOREVER if settled else (count + 1) * size)
 
-    def _identity(self) -> object:
-        return self.arguments, _is_whole(self.arguments)
-
 
 class MultiStep(Sequence):
     """`value`, multiplied by `gamma` at every milestone, as MultiStepLR. Whole numbers stay whole."""
@@ -126,15 +122,6 @@ class MultiStep(Sequence):
         value, milestones, gamma = self.arguments
         count = bisect_right(milestones, step)
         return Piece(flat(_decayed(value, gamma, count)), (*milestones, FOREVER)[count])
-
-    def _identity(self) -> object:
-        return self.arguments, _is_whole(self.arguments)
-
-
-def _is_whole(arguments: tuple[Any, ...]) -> bool:
-    """Whether values stay whole, of any number of digits, where others are rounded to twelve."""
-    value, _, gamma = arguments
-    return isinstance(value, int) and isinstance(gamma, int)
 
 
 def _decayed(value: Number, gamma: Number, count: int) -> Number:

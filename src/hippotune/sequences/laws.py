@@ -1,7 +1,7 @@
 """Laws: closed forms of a value over steps, in canonical form, counted from step 0 of the whole sequence.
 
 What always holds: equal laws have equal values at every step, because a sequence's values are computed from
-its laws and from nothing else. So two sequences agree wherever their laws are equal, and nobody has to look.
+its laws and from nothing else. So two sequences agree wherever their laws are equal; no value is compared.
 The functions in lower case make laws; they bring different ways to write one thing to one form (a line
 without slope is flat, a shifted exponential is an exponential).
 """
@@ -14,9 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
-from hippotune.sequences.values import WIDE, Value, plain, rounded, rounded_ratio, rounded_value, same, wide
+from hippotune.sequences.values import (
+    WIDE,
+    Number,
+    Value,
+    plain,
+    rounded,
+    rounded_ratio,
+    rounded_value,
+    same,
+    wide,
+)
 
 
 class Law(ABC):
@@ -31,6 +41,13 @@ class Law(ABC):
     @abstractmethod
     def shifted(self, by: int) -> Law:
         """Return the law that has at step + `by` the value that this one has at step."""
+
+    def refined(self, parts: int) -> Law:
+        """Return the law that has at step * `parts` the value that this one has at step, and values between.
+
+        A law that has none between steps keeps each value for the whole step.
+        """
+        return Held(self, parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +70,10 @@ class Flat(Law):
         """Return itself."""
         return self
 
+    def refined(self, parts: int) -> Law:
+        """Return itself."""
+        return self
+
 
 def flat(value: Value | Fraction) -> Law:
     """Make a constant law."""
@@ -69,13 +90,17 @@ class Line(Law):
     rise: int
     over: int
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return the point on the line."""
         return rounded_ratio(self.start + self.rise * step, self.over)
 
     def shifted(self, by: int) -> Law:
         """Move the line along the steps; lowest terms stay lowest terms."""
         return Line(self.start - self.rise * by, self.rise, self.over)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return line(Fraction(self.start, self.over), Fraction(self.rise, self.over * parts))
 
 
 def line(start: Fraction, slope: Fraction) -> Law:
@@ -94,7 +119,7 @@ class Geometric(Law):
     ratio: Fraction
     origin: int
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return the power."""
         power = WIDE.power(wide(self.ratio), step - self.origin)
         return rounded(WIDE.multiply(wide(self.coefficient), power))
@@ -102,6 +127,10 @@ class Geometric(Law):
     def shifted(self, by: int) -> Law:
         """Move the origin."""
         return Geometric(self.coefficient, self.ratio, self.origin + by)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return Interpolated(self.coefficient, self.ratio, self.origin * parts, parts)
 
 
 def geometric(coefficient: Fraction, ratio: Fraction, origin: int = 0) -> Law:
@@ -143,7 +172,7 @@ class Wave(Law):
     rise: int
     over: int
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return high * cos(x)**2 + low * sin(x)**2, precise at both ends."""
         turn = (self.start + self.rise * step) % (2 * self.over)
         turn = min(turn, 2 * self.over - turn)
@@ -159,6 +188,11 @@ class Wave(Law):
         """Move the wave along the steps."""
         start = Fraction(self.start - self.rise * by, self.over)
         return _wave(self.high, self.low, start, Fraction(self.rise, self.over))
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        rise = Fraction(self.rise, self.over * parts)
+        return _wave(self.high, self.low, Fraction(self.start, self.over), rise)
 
 
 def wave(high: Fraction, low: Fraction, origin: Fraction, length: Fraction) -> Law:
@@ -186,7 +220,7 @@ class Power(Law):
     zero: int
     exponent: Fraction
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return the point on the curve; asked for up to `zero` only."""
         rest = wide(Fraction(self.zero - step, self.length))
         fall = WIDE.multiply(wide(self.gap), WIDE.power(rest, wide(self.exponent)))
@@ -195,6 +229,99 @@ class Power(Law):
     def shifted(self, by: int) -> Law:
         """Move the end."""
         return Power(self.base, self.gap, self.length, self.zero + by, self.exponent)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return Power(self.base, self.gap, self.length * parts, self.zero * parts, self.exponent)
+
+
+@dataclass(frozen=True, slots=True)
+class Rise(Law):
+    """base + gap * ((step - zero) / length) ** exponent: the power of a distance that grows."""
+
+    base: Fraction
+    gap: Fraction
+    zero: int
+    length: Fraction
+    exponent: Fraction
+
+    def value(self, step: int) -> float:
+        """Return the point on the curve; asked for from `zero` on only."""
+        return rounded(self._wide(step))
+
+    def _wide(self, step: int) -> Decimal:
+        way = wide((step - self.zero) / self.length)
+        return WIDE.add(wide(self.base), WIDE.multiply(wide(self.gap), WIDE.power(way, wide(self.exponent))))
+
+    def shifted(self, by: int) -> Law:
+        """Move the beginning."""
+        return Rise(self.base, self.gap, self.zero + by, self.length, self.exponent)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return Rise(self.base, self.gap, self.zero * parts, self.length * parts, self.exponent)
+
+    def first_at_most(self, limit: Fraction) -> int:
+        """Return the first step after `zero` at which a falling curve is at most `limit`."""
+        low, high = self.zero, self.zero + 1
+        while self._wide(high) > wide(limit):
+            low, high = high, self.zero + 2 * (high - self.zero)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._wide(middle) <= wide(limit) else (middle, high)
+        return high
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated(Law):
+    """start * ratio ** ((step - zero) / length): from one value to another by equal factors."""
+
+    start: Fraction
+    ratio: Fraction
+    zero: int
+    length: int
+
+    def value(self, step: int) -> float:
+        """Return the point on the curve."""
+        power = WIDE.power(wide(self.ratio), wide(Fraction(step - self.zero, self.length)))
+        return rounded(WIDE.multiply(wide(self.start), power))
+
+    def shifted(self, by: int) -> Law:
+        """Move the beginning."""
+        return Interpolated(self.start, self.ratio, self.zero + by, self.length)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return Interpolated(self.start, self.ratio, self.zero * parts, self.length * parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Reciprocal(Law):
+    """over / (start + rise * step), in lowest terms."""
+
+    start: int
+    rise: int
+    over: int
+
+    def value(self, step: int) -> float:
+        """Return the reciprocal of the point on the line."""
+        return rounded_ratio(self.over, self.start + self.rise * step)
+
+    def shifted(self, by: int) -> Law:
+        """Move the curve along the steps."""
+        return Reciprocal(self.start - self.rise * by, self.rise, self.over)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return reciprocal(Fraction(self.start, self.over), Fraction(self.rise, self.over * parts))
+
+
+def reciprocal(start: Fraction, slope: Fraction) -> Law:
+    """Make the law 1 / (start + slope * step)."""
+    below = line(start, slope)
+    if not isinstance(below, Line):
+        return flat(1 / start)
+    return Reciprocal(below.start, below.rise, below.over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +332,7 @@ class InverseRoot(Law):
     square: Fraction
     offset: Fraction
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return the root."""
         root = WIDE.sqrt(wide(self.square / (step + self.offset)))
         return rounded(root if self.sign > 0 else -root)
@@ -214,26 +341,37 @@ class InverseRoot(Law):
         """Move the curve along the steps."""
         return InverseRoot(self.sign, self.square, self.offset - by)
 
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        return InverseRoot(self.sign, self.square * parts, self.offset * parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Damped(Law):
-    """base + line * ratio ** (step - origin): a side of a triangle that shrinks from step to step."""
+    """base + line * ratio ** ((step - origin) / length): a side of a triangle that shrinks on the way."""
 
     base: Fraction
     line: Line
     ratio: Fraction
     origin: int
+    length: int = 1
 
-    def value(self, step: int) -> float:
+    def value(self, step: int) -> Number:
         """Return the point on the damped side."""
         height = wide(Fraction(self.line.start + self.line.rise * step, self.line.over))
-        scale = WIDE.power(wide(self.ratio), step - self.origin)
+        scale = WIDE.power(wide(self.ratio), wide(Fraction(step - self.origin, self.length)))
         return rounded(WIDE.add(wide(self.base), WIDE.multiply(height, scale)))
 
     def shifted(self, by: int) -> Law:
         """Move line and origin."""
         moved = Line(self.line.start - self.line.rise * by, self.line.rise, self.line.over)
-        return Damped(self.base, moved, self.ratio, self.origin + by)
+        return Damped(self.base, moved, self.ratio, self.origin + by, self.length)
+
+    def refined(self, parts: int) -> Law:
+        """Count in parts of steps."""
+        finer = self.line.refined(parts)
+        assert isinstance(finer, Line)
+        return Damped(self.base, finer, self.ratio, self.origin * parts, self.length * parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +406,42 @@ class Free(Law):
     def shifted(self, by: int) -> Law:
         """Move the origin."""
         return Free(self.function, self.origin + by)
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Law):
+    """The value of a law at the whole step that a part belongs to; `offset` parts are before its step 0."""
+
+    law: Law
+    parts: int
+    offset: int = 0
+
+    def value(self, step: int) -> Value:
+        """Return the value of the whole step."""
+        return self.law.value((step - self.offset) // self.parts)
+
+    def shifted(self, by: int) -> Law:
+        """Move the steps along the parts."""
+        return Held(self.law, self.parts, self.offset + by)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped(Law):
+    """All values of a finer law within a step, as a tuple; one value where they are all the same."""
+
+    finer: Law
+    parts: int
+
+    def value(self, step: int) -> Value:
+        """Return the values at the parts of a step."""
+        values = tuple(self.finer.value(step * self.parts + part) for part in range(self.parts))
+        return values[0] if all(same(values[0], value) for value in values[1:]) else cast("Value", values)
+
+    def shifted(self, by: int) -> Law:
+        """Move the finer law."""
+        return grouped(self.finer.shifted(by * self.parts), self.parts)
+
+
+def grouped(finer: Law, parts: int) -> Law:
+    """Make the law of all values within a step."""
+    return finer if isinstance(finer, Flat) else Grouped(finer, parts)

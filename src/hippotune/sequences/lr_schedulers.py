@@ -1,7 +1,7 @@
 """Sequences from the schedulers of torch.optim.lr_scheduler.
 
 A scheduler whose meaning a family has becomes that family, so that trials with it are merged by form and have
-values at every step. Any other is run on an optimizer of its own, and becomes a table of what it did.
+values at every step. Any other is run on an optimizer of its own, and becomes a table of its values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from hippotune import checks
 from hippotune.errors import InvalidInput, MissingExtra
-from hippotune.sequences import checks
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.combined import Then
 from hippotune.sequences.custom import Table
@@ -119,7 +119,7 @@ def _one(what: str, values: Iterable[Any]) -> float:
 
 
 def _copied(scheduler: LRScheduler) -> LRScheduler:
-    """Return a copy with an optimizer of its own; the parameters, which nobody updates, are shared."""
+    """Return a copy with an optimizer of its own; the parameters, which stay unchanged, are shared."""
     groups = scheduler.optimizer.param_groups
     shared = {id(parameter): parameter for group in groups for parameter in group["params"]}
     return copy.deepcopy(scheduler, shared)

@@ -7,6 +7,7 @@ may be any of these again, and an `Option` brings hyper-parameters of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.constant import as_sequence
 from hippotune.sequences.family import Family
+from hippotune.sequences.mixtures import mixture_text
 from hippotune.spaces.distributions import Choice, Number, Option
 from hippotune.spaces.sources import Source
 
@@ -49,6 +51,8 @@ def _checked(name: str, notation: Any) -> Any:
         return notation
     if isinstance(notation, Number | Sequence):
         return notation
+    if isinstance(notation, Mapping):
+        return mixture_text(f"hyper-parameter {name!r}", notation)
     try:
         as_sequence(notation)
     except InvalidInput:
@@ -162,6 +166,24 @@ def _leaves(path: str, owner: str, notation: Any) -> Iterator[Leaf]:
         case Family():
             for name, distribution in notation.parameters():
                 yield from _leaves(f"{path}/{name}", owner, distribution)
+
+
+def combinations(parameters: Parameters) -> int:
+    """Return how many configs there are, without making them; there is no `Number`."""
+    return math.prod(map(possibilities, parameters.values()))
+
+
+def possibilities(notation: Any) -> int:
+    """Return how many alternatives one hyper-parameter, or an option, stands for."""
+    match notation:
+        case Choice():
+            return sum(map(possibilities, notation.options))
+        case Option():
+            return possibilities(notation.value) * combinations(notation.parameters)
+        case Family():
+            return math.prod(possibilities(of) for _, of in notation.parameters())
+        case _:
+            return 1
 
 
 def alternatives(parameters: Parameters) -> Iterator[Values]:

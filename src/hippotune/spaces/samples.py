@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.sequences.config import Config
 from hippotune.spaces.notation import Values, resolve
@@ -31,14 +32,11 @@ class Samples(Space):
         self, space: Space | Mapping[str, Any], n: int, seed: int = 0, method: Method = "random"
     ) -> None:
         self.of = as_space(space)
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InvalidInput(f"n is {n!r}; expected the number of samples, at least 1")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidInput(f"seed is {seed!r}; expected a whole number of at least 0")
-        if method not in get_args(Method):
-            raise InvalidInput(f"method is {method!r}; expected 'random', 'sobol' or 'halton'")
-        if method == "random" and self.of.finite and n > len(self.of):
-            raise InvalidInput(f"n is {n}; the space has only {len(self.of)} configs")
+        checks.whole("n", n)
+        checks.whole("seed", seed, least=0)
+        checks.one_of("method", method, get_args(Method))
+        if method == "random" and self.of.finite and (found := self.of.up_to(n)) < n:
+            raise InvalidInput(f"n is {n}; the space has only {found} configs")
         self.n = n
         self.seed = seed
         self.method = method
@@ -53,8 +51,24 @@ class Samples(Space):
         """Return one of the samples."""
         return self.config(self._samples[int(generator.integers(self.n))])
 
+    def config(self, values: Values) -> Config:
+        """Make a config, as the space that it is a sample of does."""
+        return self.of.config(values)
+
+    def up_to(self, number: int) -> int:
+        """Return how many samples there are, counted no further than `number`."""
+        return min(self.n, number)
+
     def _written(self) -> Iterator[Values]:
         return iter(self._samples)
+
+    @property
+    def _size(self) -> int:
+        return self.n
+
+    @property
+    def _is_large(self) -> bool:
+        return False  # all samples are listed anyway
 
     @cached_property
     def _samples(self) -> list[Values]:

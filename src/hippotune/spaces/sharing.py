@@ -1,9 +1,9 @@
 """How much of a set of configs is shared, and which hyper-parameter stands in the way of more.
 
-The answer is that of a plan in which all configs are placed. It is found without one, because spaces are
-large while the sequences in them are few: two configs share a step exactly if, for each hyper-parameter,
-their sequences do. So only the sequences of one hyper-parameter are compared with each other, and then the
-configs are parted, step by step, wherever sequences part.
+The answer is that of a plan in which all configs are placed, each for its own length. It is found without
+one, because spaces are large while the sequences in them are few: two configs share a step exactly if, for
+each hyper-parameter, their sequences do. So only the sequences of one hyper-parameter are compared with each
+other, and then the configs are parted, step by step, wherever sequences part.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hippotune.errors import InvalidInput
+from hippotune import checks
 from hippotune.plan.plan import Plan
 from hippotune.sequences.config import Config
 
@@ -26,16 +27,18 @@ Numbers = NDArray[np.int64]
 class Column:
     """One hyper-parameter of many configs: which of its sequences each config has, and where those part."""
 
-    def __init__(self, name: str, configs: Sequence[Config], max_steps: int) -> None:
+    def __init__(self, name: str, configs: Sequence[Config], lengths: Numbers) -> None:
         self.name = name
         alone = [Config({name: config[name]} if name in config else {}) for config in configs]
         distinct = {one: place for place, one in enumerate(dict.fromkeys(alone))}
         self._sequence_of: Numbers = np.array([distinct[one] for one in alone], dtype=np.int64)
         self._sequences = len(distinct)
         self._partings: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        longest: Numbers = np.zeros(len(distinct), dtype=np.int64)
+        np.maximum.at(longest, self._sequence_of, lengths)
         plan = Plan()
         for one, place in distinct.items():
-            node, _ = plan.place(one, max_steps)
+            node, _ = plan.place(one, int(longest[place]))
             for above in node.lineage():
                 self._partings[above.start].append((place, above.id))
 
@@ -48,38 +51,58 @@ class Column:
             yield step, classes[self._sequence_of]
 
 
-def merge_rate(configs: Sequence[Config], max_steps: int) -> float:
+class Outcome(NamedTuple):
+    """What sharing comes to: the merge rate, and how many of the trials differ from all others."""
+
+    merge_rate: float
+    distinct: int
+
+
+def outcome(configs: Sequence[Config], max_steps: int | Sequence[int]) -> Outcome:
+    """Return what comes of training configs for `max_steps`: one number for all, or one for each."""
+    lengths = _lengths(configs, max_steps)
+    return _outcome(_columns(configs, lengths), lengths)
+
+
+def merge_rate(configs: Sequence[Config], max_steps: int | Sequence[int]) -> float:
     """Return the steps of all configs without sharing over the unique ones, each trained for `max_steps`."""
-    return _merge_rate(_columns(configs, max_steps), len(configs), max_steps)
+    return outcome(configs, max_steps).merge_rate
 
 
-def sharing(configs: Sequence[Config], max_steps: int) -> dict[str, float]:
+def sharing(configs: Sequence[Config], max_steps: int | Sequence[int]) -> dict[str, float]:
     """Return, for every hyper-parameter, the merge rate that there would be if it were the same for all.
 
     What costs the most sharing comes first.
     """
-    columns = _columns(configs, max_steps)
+    lengths = _lengths(configs, max_steps)
+    columns = _columns(configs, lengths)
     rates = {
-        column.name: _merge_rate([other for other in columns if other is not column], len(configs), max_steps)
+        column.name: _outcome([other for other in columns if other is not column], lengths).merge_rate
         for column in columns
     }
     return dict(sorted(rates.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _columns(configs: Sequence[Config], max_steps: int) -> list[Column]:
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-        raise InvalidInput(f"max_steps is {max_steps!r}; expected a whole number of at least 1")
+def _lengths(configs: Sequence[Config], max_steps: int | Sequence[int]) -> Numbers:
+    each = [max_steps] * len(configs) if isinstance(max_steps, int) else max_steps
+    return np.array([checks.whole("max_steps", length) for length in each], dtype=np.int64)
+
+
+def _columns(configs: Sequence[Config], lengths: Numbers) -> list[Column]:
     names = sorted({name for config in configs for name in config})
-    return [Column(name, configs, max_steps) for name in names]
+    return [Column(name, configs, lengths) for name in names]
 
 
-def _merge_rate(columns: Sequence[Column], configs: int, max_steps: int) -> float:
-    groups: Numbers = np.zeros(configs, dtype=np.int64)
-    apart = 1
-    unique = reached = 0
-    for step, classes in heapq.merge(*(column.walk() for column in columns), key=itemgetter(0)):
+def _outcome(columns: Sequence[Column], lengths: Numbers) -> Outcome:
+    groups: Numbers = np.zeros(len(lengths), dtype=np.int64)
+    ends = ((int(length), None) for length in np.unique(lengths))
+    apart, unique, reached, distinct = 1, 0, 0, 0
+    for step, classes in heapq.merge(ends, *(column.walk() for column in columns), key=itemgetter(0)):
         unique += apart * (step - reached)
         reached = step
-        kinds, groups = np.unique(groups * (int(classes.max()) + 1) + classes, return_inverse=True)
-        apart = len(kinds)
-    return configs * max_steps / (unique + apart * (max_steps - reached))
+        if classes is None:
+            distinct += len(np.unique(groups[lengths == step]))
+        else:
+            _, groups = np.unique(groups * (int(classes.max()) + 1) + classes, return_inverse=True)
+        apart = len(np.unique(groups[lengths > step]))
+    return Outcome(int(lengths.sum()) / unique, distinct)

@@ -7,7 +7,9 @@ Names are paths: ``lr`` asks which option, ``lr/1/gamma`` for a parameter of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -26,7 +28,7 @@ class Source(ABC):
 
     @abstractmethod
     def choice(self, name: str, options: int) -> int:
-        """Return the index of one of so many options."""
+        """Return the index of one of `count` options."""
 
 
 class Quantiles(Source):
@@ -54,6 +56,22 @@ class Chance(Quantiles):
     def quantile(self, name: str) -> float:
         """Draw a number."""
         return float(self._generator.random())
+
+
+class Evenly(Chance):
+    """Answers at random so that every config of a finite space is as likely.
+
+    An option is as likely as the number of configs that it stands for, which `weights` has by name.
+    """
+
+    def __init__(self, generator: np.random.Generator, weights: Mapping[str, Sequence[int]]) -> None:
+        super().__init__(generator)
+        self._ends = {name: list(accumulate(each)) for name, each in weights.items()}
+
+    def choice(self, name: str, options: int) -> int:
+        """Draw an option."""
+        ends = self._ends[name]
+        return bisect_right(ends, int(self.quantile(name) * ends[-1]))
 
 
 class Point(Quantiles):

@@ -1,6 +1,6 @@
 """Spaces: which configs there are.
 
-A space is a value. The same space gives the same configs in the same order, whoever asks and however often;
+A space is a value. The same space always gives the same configs in the same order;
 what is drawn at random is decided by a seed or a generator that the caller brings.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,25 @@ from hippotune.sequences.config import Config
 from hippotune.sequences.constant import as_sequence
 from hippotune.spaces.distributions import Choice, Number
 from hippotune.spaces.encoding import decode_parameters, decode_where, encode_parameters, encode_where
-from hippotune.spaces.notation import Values, alternatives, checked, leaves, resolve
+from hippotune.spaces.notation import (
+    Values,
+    alternatives,
+    checked,
+    combinations,
+    leaves,
+    possibilities,
+    resolve,
+)
 from hippotune.spaces.sharing import merge_rate, sharing
-from hippotune.spaces.sources import Chance, Source
+from hippotune.spaces.sources import Chance, Evenly, Record, Source
 
 Where = Callable[[dict[str, Any]], object]
 
 PATIENCE = 1000
 """How many samples in a row `where` may reject."""
+
+_LISTED = 1 << 16
+"""Finite spaces of more configs than this are drawn from without listing them all."""
 
 
 class Space:
@@ -47,7 +59,7 @@ class Space:
         if where is not None and not callable(where):
             raise InvalidInput(f"where is {where!r}; expected a function of a dict of values")
         self.where = where
-        if self.finite and next(self._written(), None) is None:
+        if self.finite and not self.up_to(1):
             raise InvalidInput("where rejects every config; the space is empty")
 
     @cached_property
@@ -77,9 +89,26 @@ class Space:
         self._need_finite("count its configs")
         return self._size
 
+    def up_to(self, number: int) -> int:
+        """Return how many configs a finite space has, counted no further than `number`."""
+        if self.where is None or self._combinations < number:
+            return min(len(self), number)
+        if self._is_large and len(self._distinct(number, np.random.default_rng(0))) == number:
+            return number
+        return sum(1 for _ in islice(self._written(), number))
+
     @cached_property
     def _size(self) -> int:
-        return sum(1 for _ in self._written())
+        return self._combinations if self.where is None else sum(1 for _ in self._written())
+
+    @cached_property
+    def _combinations(self) -> int:
+        """How many configs there would be without `where`."""
+        return combinations(self.parameters)
+
+    @property
+    def _is_large(self) -> bool:
+        return self._combinations > _LISTED
 
     def _written(self) -> Iterator[Values]:
         return filter(self.accepts, alternatives(self.parameters))
@@ -91,7 +120,7 @@ class Space:
         return self.config(self.values(Chance(generator)))
 
     def draw(self, number: int, seed: int) -> list[Config]:
-        """Return so many configs drawn at random; from a finite space none is drawn twice."""
+        """Return `count` configs drawn at random; from a finite space none is drawn twice."""
         return [self.config(values) for values in self.drawn(number, seed)]
 
     def drawn(self, number: int, seed: int) -> list[Values]:
@@ -100,10 +129,35 @@ class Space:
         if not self.finite:
             chance = Chance(generator)
             return [self.values(chance) for _ in range(number)]
-        if number > len(self):
-            raise InvalidInput(f"{number} configs were asked for; the space has only {len(self)}")
+        if (found := self.up_to(number)) < number:
+            raise InvalidInput(f"{number} configs were asked for; the space has only {found}")
+        if self._is_large and len(drawn := self._distinct(number, generator)) == number:
+            return drawn
         everything = list(self._written())
         return [everything[place] for place in generator.permutation(len(everything))[:number]]
+
+    def _distinct(self, number: int, generator: np.random.Generator) -> list[Values]:
+        """Draw different configs without listing all; fewer, where others are hard to come by."""
+        weights = {
+            name: [possibilities(option) for option in leaf.options]
+            for name, leaf in self.leaves.items()
+            if isinstance(leaf, Choice)
+        }
+        evenly = Evenly(generator, weights)
+        drawn: set[tuple[tuple[str, int | float], ...]] = set()
+        accepted: list[Values] = []
+        in_vain = 0
+        while len(accepted) < number and in_vain < PATIENCE:
+            record = Record(evenly)
+            values = resolve(self.parameters, record)
+            key = tuple(record.drawn.items())
+            in_vain += 1
+            if key not in drawn:
+                drawn.add(key)
+                if self.accepts(values):
+                    accepted.append(values)
+                    in_vain = 0
+        return accepted
 
     def values(self, source: Source) -> Values:
         """Return the values of a config, asking the source until `where` accepts them."""
@@ -185,7 +239,7 @@ class Space:
         if not self.finite:
             numbers = ", ".join(name for name, leaf in self.leaves.items() if isinstance(leaf, Number))
             raise InvalidInput(
-                f"the space has no end ({numbers}), so nobody can {purpose}; take Samples of it"
+                f"the space has no end ({numbers}), so you cannot {purpose}; take Samples of it"
             )
 
 

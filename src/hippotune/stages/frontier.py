@@ -13,6 +13,7 @@ Words used here:
 * A *mark* is a step count on a node whose state is kept in a checkpoint, or *coming*: promised by a lease.
 * A *gap* is the stretch of a node from one mark (or its start) up to before the next. Wants in a gap, and
   branches that leave inside it, can only be served from the state at its beginning.
+* A place that is *paused* is one that nothing starts from for now.
 * A *task* is a gap whose first state is kept (or is step 0), with unpromised wants in it or below.
 
 Several studies may want things of one plan; there is a longest task for each of them.
@@ -85,6 +86,7 @@ class Frontier:
         self._queued: dict[tuple[str, Node, int], float] = {}
         self._pushes = count()
         self._ready: dict[Place, None] = {}
+        self.paused: set[Place] = set()
 
     # Wants.
 
@@ -157,6 +159,18 @@ class Frontier:
                 if (task := self.task(node, step, study)) is not None:
                     self._push(study, node, step, task.reach)
 
+    def pause(self, place: Place) -> None:
+        """Let nothing start from a place until it is resumed."""
+        self.paused.add(place)
+
+    def resume(self, place: Place) -> None:
+        """Let what waits start from a place again."""
+        if place in self.paused:
+            self.paused.discard(place)
+            for study in self._queues:
+                if self.is_kept(*place) and (task := self.task(*place, study)) is not None:
+                    self._push(study, *place, task.reach)
+
     def _starts(self, node: Node, step: int) -> Iterator[Node]:
         yield node
         yield from self.live_branches(node, step)
@@ -183,10 +197,12 @@ class Frontier:
                 continue
             task = self.task(node, start, study)
             kept = self.is_kept(node, start)
-            if task is not None and kept and task.reach == -negative:
+            if task is not None and kept and task.reach == -negative and (node, start) not in self.paused:
                 return task
             heappop(queue)
             self._reach[study] -= self._queued.pop((study, node, start))
+            if (node, start) in self.paused:
+                continue
             if task is not None and kept:
                 self._push(study, node, start, task.reach)
             elif task is not None:
@@ -325,6 +341,7 @@ class Frontier:
     def rebuilt(self) -> Frontier:
         """Return a frontier made afresh from the same wants and marks."""
         fresh = Frontier(self._promised, self._coming)
+        fresh.paused = self.paused
         for node, wants in self.wants.items():
             for step, want in wants.items():
                 for request, study in want.requests.items():

@@ -1,6 +1,6 @@
 """The stage tree: what is still to be trained for a set of asks, cut into the smallest things to run.
 
-Made afresh from the plan whenever somebody wants to look at it, never stored. A stage is a stretch of one
+Derived from the plan when it is shown, never stored. A stage is a stretch of one
 node with no branch, ask or checkpoint inside it, and no hyper-parameter that goes from one piece of its
 sequence to the next.
 """

@@ -13,6 +13,7 @@ from hippotune.tuners.pasha import PASHA
 from hippotune.tuners.pbt import PBT
 from hippotune.tuners.random_search import RandomSearch
 from hippotune.tuners.successive_halving import SuccessiveHalving
+from hippotune.tuners.trial_list import TrialList
 
 __all__ = [
     "ASHA",
@@ -31,6 +32,7 @@ __all__ = [
     "SuccessiveHalving",
     "Trial",
     "TrialGroup",
+    "TrialList",
     "Trials",
     "Tuner",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.spaces.optuna_space import import_optuna
 
@@ -11,24 +12,10 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-def whole(name: str, value: int, least: int = 1) -> int:
-    """Return `value` if it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{name} is {value!r}; expected a whole number of at least {least}")
-    return value
-
-
-def fraction(name: str, value: float, most: float = 1.0) -> float:
-    """Return `value` if it lies between 0 and `most`."""
-    if not 0 <= value <= most:
-        raise InvalidInput(f"{name} is {value!r}; expected a number from 0 to {most}")
-    return value
-
-
 def span(min_steps: int, max_steps: int) -> tuple[int, int]:
     """Return the two if they are a first and a last number of steps."""
-    whole("min_steps", min_steps)
-    whole("max_steps", max_steps)
+    checks.whole("min_steps", min_steps)
+    checks.whole("max_steps", max_steps)
     if max_steps < min_steps:
         raise InvalidInput(
             f"max_steps is {max_steps}, below min_steps, which is {min_steps}; expected at least that"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hippotune import checks
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import check_sampler, span, whole
+from hippotune.tuners.arguments import check_sampler, span
 from hippotune.tuners.base import TrialGroup, Trials
 from hippotune.tuners.ladder import Ladder
 from hippotune.tuners.optuna_proposer import OptunaProposer
@@ -44,7 +45,7 @@ class ASHA(SpaceTuner):
         seed: int = 0,
     ) -> None:
         self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = whole("reduction", reduction, least=2)
+        self.reduction = checks.whole("reduction", reduction, least=2)
         self.sampler = check_sampler(sampler)
         super().__init__(space, metric, mode, max_steps, trials, seed)
 

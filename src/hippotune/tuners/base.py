@@ -22,7 +22,7 @@ Mode = Literal["max", "min"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A config that somebody trains; `number` counts the trials of one tuning from 0."""
+    """A config in training; `number` counts the trials of one tuning from 0."""
 
     number: int
     config: Config
@@ -32,7 +32,9 @@ class Trial:
 class Result:
     """What came of a trial at a step. `metrics` is None where the trial failed; `error` then says why.
 
-    `final` is True at the step that was asked for, and for failures; False at reports along the way.
+    `final` is True at the step that was asked for, and for failures; False at reports along the way. A trial
+    that is `suspended` was lost with its workers: to this run of the tuner it has failed; after
+    ``hippo retry`` the study, run again, takes it up.
     """
 
     trial: Trial
@@ -40,23 +42,28 @@ class Result:
     metrics: Mapping[str, float] | None
     error: str | None = None
     final: bool = True
+    suspended: bool = False
 
     @property
     def failed(self) -> bool:
-        """Whether the trial failed."""
+        """Whether the trial failed, or is suspended."""
         return self.metrics is None
 
     def score(self, metric: str, mode: Mode) -> float:
-        """Return the metric as a number of which more is better; NaN and failures are the worst."""
+        """Return the metric as a number of which more is better; failures are the worst."""
         if self.metrics is None:
             return -math.inf
         if metric not in self.metrics:
             known = ", ".join(map(repr, self.metrics)) or "nothing"
             raise TrainerError(f"evaluate() does not return {metric!r}; the results hold {known}")
-        value = self.metrics[metric]
-        if math.isnan(value):
-            return -math.inf
-        return value if mode == "max" else -value
+        return as_score(self.metrics[metric], mode)
+
+
+def as_score(value: float, mode: Mode) -> float:
+    """Return a metric as a number of which more is better; what is not finite has diverged: the worst."""
+    if not math.isfinite(value):
+        return -math.inf
+    return value if mode == "max" else -value
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ class Trials(Protocol):
         """Give up what is still open of a trial; nothing more is heard of it."""
 
     def timing(self) -> Timing:
-        """Return what the clock says. A tuner that goes by it decides otherwise when it is run again."""
+        """Return the time. A tuner that uses it may decide differently when run again."""
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
@@ -125,7 +132,7 @@ class Trials(Protocol):
     def state(self, trial: Trial, step: int) -> Hashable:
         """Return what a trial's state at a step is known by: the same for trials that share it.
 
-        None where nobody has asked for it.
+        None where it was never requested.
         """
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
@@ -135,7 +142,7 @@ class Trials(Protocol):
     def open(self) -> int:
         """The number of trials whose final result the tuner has not been given yet by `next` or `all`.
 
-        It counts what was heard, not what has arrived, so that a tuner that goes by it decides as it did when
+        It counts what was heard, not what has arrived, so that a tuner that uses it decides as it did when
         recorded results come back all at once.
         """
 
@@ -143,7 +150,7 @@ class Trials(Protocol):
     def under_way(self) -> int:
         """How many different states the open trials wait for: trials that agree so far wait for one.
 
-        Like `open`, it goes by what was heard. An asynchronous tuner compares it with `workers`.
+        Like `open`, it counts what was heard. An asynchronous tuner compares it with `workers`.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""BOHB (Falkner et al., 2018): Hyperband's brackets, filled by a model of what has scored well."""
+"""BOHB (Falkner et al., 2018): Hyperband's brackets, filled by a model of the good scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.spaces.optuna_space import import_optuna
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import fraction
 from hippotune.tuners.base import Trials
 from hippotune.tuners.hyperband import Hyperband
 from hippotune.tuners.proposer import Proposer
@@ -43,7 +43,7 @@ class BOHB(Hyperband):
         seed: int = 0,
     ) -> None:
         super().__init__(space, metric, mode, min_steps, max_steps, reduction, iterations, seed=seed)
-        self.random_fraction = fraction("random_fraction", random_fraction)
+        self.random_fraction = checks.number("random_fraction", random_fraction, least=0, most=1)
 
     def _proposer(self, trials: Trials) -> Proposer:
         return _BOHBProposer(self.space, self.brackets()[0][0][1], self.random_fraction, self.seed)

@@ -1,7 +1,7 @@
 """Synchronous halving: of the trials that reach a rung, a fixed number goes on to the next.
 
-Who goes on depends on the scores alone, never on the order of finish. Nobody waits without need: in a rung
-of n of which m go on, the best j are certain once n − m + j have finished, and they go on at once.
+Which trials go on depends on the scores alone, never on the order of finish. No trial waits without need:
+in a rung of n of which m go on, the best j are certain once n − m + j have finished, and they go on at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bracket:
         """Note a trial's score at its rung; return the trials that now go on whatever comes, and how far."""
         self._rungs[self._at.get(trial.number, 0)].add(trial, score)
         asks: list[Ask] = []
-        most = self._sizes[0]  # how many can have a result at the rung in the end
+        most = self._sizes[0]  # how many can still have a result at the rung
         for index, rung in enumerate(self._rungs[:-1]):
             to_come = most - len(rung)
             quota = self._sizes[index + 1]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import whole
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed
@@ -33,8 +33,8 @@ class EarlyStop(SpaceTuner):
         trials: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.milestones = [whole("milestones", step) for step in milestones]
-        self.keep = [whole("keep", kept) for kept in keep]
+        self.milestones = [checks.whole("milestones", step) for step in milestones]
+        self.keep = [checks.whole("keep", kept) for kept in keep]
         if not self.milestones or any(late <= early for early, late in pairwise(self.milestones)):
             raise InvalidInput(
                 f"milestones is {list(milestones)}; expected rising step counts such as [5, 10]"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import check_sampler, span, whole
+from hippotune.tuners.arguments import check_sampler, span
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed, Proposer
@@ -58,8 +59,8 @@ class Hyperband(SpaceTuner):
         seed: int = 0,
     ) -> None:
         self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = whole("reduction", reduction, least=2)
-        self.iterations = whole("iterations", iterations)
+        self.reduction = checks.whole("reduction", reduction, least=2)
+        self.iterations = checks.whole("iterations", iterations)
         self.sampler = check_sampler(sampler)
         super().__init__(space, metric, mode, max_steps, seed=seed)
 
@@ -67,7 +68,7 @@ class Hyperband(SpaceTuner):
         """Return the brackets of one run: for each, (trials, steps) of its rungs."""
         table = brackets(self.min_steps, self.max_steps, self.reduction)
         if self.space.finite:
-            most = len(self.space)
+            most = self.space.up_to(max(rungs[0][0] for rungs in table))
             table = [
                 [
                     (max(min(rungs[0][0], most) // self.reduction**i, 1), steps)

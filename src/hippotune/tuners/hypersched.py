@@ -5,7 +5,7 @@ when what it scored at any rung is below the cutoff there, and may go on when it
 time to give a newcomer a fair chance, free workers start new trials; after that they go to the trials that
 run, the best before all.
 
-Without a deadline nothing here goes by the clock: run again, it decides as it did.
+Without a deadline it does not read the clock, and decides the same when run again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import pairwise
 from typing import Any
 
+from hippotune import checks
 from hippotune.scheduling.allocation import Allocation, Kind
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import span, whole
+from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Result, Trial, TrialGroup, Trials
 from hippotune.tuners.rungs import rung_steps
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
@@ -144,8 +145,8 @@ class HyperSched(SpaceTuner):
         seed: int = 0,
     ) -> None:
         self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = whole("reduction", reduction, least=2)
-        self.every = min_steps if every is None else whole("every", every)
+        self.reduction = checks.whole("reduction", reduction, least=2)
+        self.every = min_steps if every is None else checks.whole("every", every)
         self.width = Allocation(allocation, max_width)
         super().__init__(space, metric, mode, max_steps, trials, seed)
 
@@ -235,7 +236,7 @@ class _Race:
     def _choose(self) -> Config | Trial | None:
         """Return who should have a free worker: the best that may go on; else a newcomer, if there is time.
 
-        Else the workers are left to those that run, or to the best of those that wait, where nobody runs or
+        Else the workers are left to those that run, or to the best of those that wait, where none runs or
         those that run cannot use them all.
         """
         ready = [trial for trial in self._waiting if self._cutoffs.may_go_on(trial)]
@@ -295,7 +296,7 @@ class _Race:
         self._trials.rate({trial: self._scores[trial] for trial in self._began if trial in self._scores})
 
     def _is_admitted(self, config: Config) -> bool:
-        """Whether there is time for a newcomer to catch up, training only what nobody has trained."""
+        """Whether there is time for a new trial to catch up; steps trained already cost it nothing."""
         timing, tuner = self._trials.timing(), self._tuner
         if not self._spent or timing.step is None or math.isinf(timing.left):
             return True

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import whole
 from hippotune.tuners.base import TrialGroup, Trials
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 
@@ -36,9 +36,9 @@ class MedianStopping(SpaceTuner):
         seed: int = 0,
     ) -> None:
         super().__init__(space, metric, mode, max_steps, trials, seed)
-        self.every = whole("every", every)
-        self.warmup_steps = whole("warmup_steps", warmup_steps, least=0)
-        self.startup_trials = whole("startup_trials", startup_trials, least=0)
+        self.every = checks.whole("every", every)
+        self.warmup_steps = checks.whole("warmup_steps", warmup_steps, least=0)
+        self.startup_trials = checks.whole("startup_trials", startup_trials, least=0)
 
     async def run(self, trials: Trials) -> None:
         """Keep every worker busy with a trial; withdraw those that fall behind."""

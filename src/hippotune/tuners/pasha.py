@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import whole
 from hippotune.tuners.asha import ASHA
 from hippotune.tuners.base import Trial
 from hippotune.tuners.ladder import Ladder
@@ -46,7 +46,7 @@ class PASHA(ASHA):
         every: int = 1,
     ) -> None:
         super().__init__(space, metric, mode, min_steps, max_steps, reduction, trials, sampler, seed)
-        self.every = self._reports = whole("every", every)
+        self.every = self._reports = checks.whole("every", every)
 
     def _ladder(self) -> Ladder:
         return ProgressiveLadder(rung_steps(self.min_steps, self.max_steps, self.reduction), self.reduction)

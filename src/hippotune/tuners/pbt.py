@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import fraction, whole
 from hippotune.tuners.base import Trial, TrialGroup, Trials
 from hippotune.tuners.exploring import Explorer, Member
 from hippotune.tuners.rungs import Rung
@@ -50,10 +50,10 @@ class PBT(SpaceTuner):
         seed: int = 0,
     ) -> None:
         super().__init__(space, metric, mode, max_steps, seed=seed)
-        self.interval = whole("interval", interval)
-        self.population = whole("population", population, least=2)
-        self.quantile = fraction("quantile", quantile, most=0.5)
-        self.resample = fraction("resample", resample)
+        self.interval = checks.whole("interval", interval)
+        self.population = checks.whole("population", population, least=2)
+        self.quantile = checks.number("quantile", quantile, least=0, most=0.5)
+        self.resample = checks.number("resample", resample, least=0, most=1)
         names = set(self.space.owners.values())
         if explore is not None and not set(explore) <= names:
             raise InvalidInput(f"explore is {list(explore)}; expected names among {sorted(names)}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space, as_space
-from hippotune.tuners.arguments import metric_name, whole
+from hippotune.tuners.arguments import metric_name
 from hippotune.tuners.base import Result, Trials, Tuner, check_mode
 
 
@@ -37,9 +38,9 @@ class SpaceTuner(Tuner):
         self.space = as_space(space)
         self.metric = metric_name(metric)
         self.mode = check_mode(mode)
-        self.max_steps = whole("max_steps", max_steps)
-        self.trials = None if trials is None else whole("trials", trials)
-        self.seed = whole("seed", seed, least=0)
+        self.max_steps = checks.whole("max_steps", max_steps)
+        self.trials = None if trials is None else checks.whole("trials", trials)
+        self.seed = checks.whole("seed", seed, least=0)
         self._check_trials()
 
     def configs(self) -> list[Config]:
@@ -47,6 +48,10 @@ class SpaceTuner(Tuner):
         if self.trials is None:
             return list(self.space.configs())
         return self.space.draw(self.trials, self.seed)
+
+    def asks(self) -> list[tuple[Config, int]]:
+        """Return these configs, with how far each may be trained."""
+        return [(config, self.max_steps) for config in self.configs()]
 
     @property
     def number(self) -> int:
@@ -62,8 +67,10 @@ class SpaceTuner(Tuner):
             raise InvalidInput(
                 "trials is missing; the space has no end, so say how many trials to draw from it"
             )
-        if self.trials is not None and self.space.finite and self.trials > len(self.space):
-            raise InvalidInput(f"trials is {self.trials}; the space has only {len(self.space)} configs")
+        if self.trials is not None and self.space.finite:
+            found = self.space.up_to(self.trials)
+            if found < self.trials:
+                raise InvalidInput(f"trials is {self.trials}; the space has only {found} configs")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.metric!r}, {self.mode!r}, max_steps={self.max_steps})"

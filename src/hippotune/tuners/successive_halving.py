@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hippotune import checks
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import span, whole
+from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed
@@ -33,7 +34,7 @@ class SuccessiveHalving(SpaceTuner):
         seed: int = 0,
     ) -> None:
         self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = whole("reduction", reduction, least=2)
+        self.reduction = checks.whole("reduction", reduction, least=2)
         super().__init__(space, metric, mode, max_steps, trials, seed)
 
     async def run(self, trials: Trials) -> None:
