@@ -22,12 +22,18 @@ from hippotune.plan.plan import Plan
 from hippotune.protocol import events
 from hippotune.protocol.commands import Command
 from hippotune.protocol.events import Event
+from hippotune.protocol.failures import Retries
+from hippotune.protocol.fingerprint import Fingerprint, Leaf
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.allocation import Allocation
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences import Config
 from hippotune.trainers.base import Trainer
 
-KINDS = {kind.__name__: kind for kind in (*Event.__args__, events.Request, facts.Checkpoint)}
+KINDS = {
+    kind.__name__: kind
+    for kind in (*Event.__args__, events.Request, facts.Checkpoint, Fingerprint, Leaf, ProofPolicy)
+}
 
 
 class Recorder(Engine):
@@ -42,16 +48,19 @@ class Recorder(Engine):
         policy: WidthPolicy | None = None,
         fits: Fits | None = None,
         measured: Iterable[facts.MeasuredSteps] = (),
+        proofs: ProofPolicy | None = None,
+        retries: Retries = Retries(),  # noqa: B008
     ) -> None:
-        super().__init__(plan, budget, policy, fits, measured)
+        super().__init__(plan, budget, policy, fits, measured, proofs, retries)
         assert not plan.nodes
-        self.head = {"budget": budget, "policy": policy, "widens": fits is not None}
+        self.head = {"budget": budget, "policy": policy, "widens": fits is not None, "proofs": proofs}
         self.log: list[tuple[float, Event, list[Command]]] = []
         Recorder.made = self
 
     def handle(self, event: Event, now: float) -> list[Command]:
         if isinstance(event, events.WorkerLost):  # what follows names folders of this machine
-            event = dataclasses.replace(event, reason=event.reason.splitlines()[0])
+            reason = event.reason.splitlines()[0]
+            event = dataclasses.replace(event, reason=reason)
         commands = super().handle(event, now)
         self.log.append((now, event, list(commands)))
         return commands
@@ -86,7 +95,8 @@ def read(path: Path) -> Log:
     head, *lines = map(json.loads, path.read_text().splitlines())
     configs = [Config.from_json(config) for config in head["configs"]]
     fits = Trainer.fits if head["widens"] else None
-    engine = Engine(Plan(), head["budget"], decoded(head["policy"], configs), fits)
+    proofs = decoded(head.get("proofs"), configs)
+    engine = Engine(Plan(), head["budget"], decoded(head["policy"], configs), fits, proofs=proofs)
     entries = [(line["now"], decoded(line["event"], configs), line["commands"]) for line in lines]
     return Log(engine, entries, {config: number for number, config in enumerate(configs)})
 

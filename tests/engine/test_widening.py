@@ -303,6 +303,7 @@ def test_the_loss_of_a_peer_ends_the_lease_before_its_leader_is_lost_too() -> No
     assert world.engine.leases == {}
     assert not world.engine.workers.idle  # the leader is busy with what counts for nothing, until it is lost
     world.feed(WorkerJoined(1, 1))
+    world.ring()
     assert leases(world)[-1].worker == 1  # which does not wait for it
     world.workers[0] = Worker(0)
     world.feed(WorkerLost(0, "ended with it"))
@@ -401,5 +402,6 @@ def test_widths_deaths_withdrawals_and_late_groups_change_no_result(
     while open_groups:
         requests += world.submit(*open_groups.pop())
     world.run(chance.randrange)
-    failed = {answer.request for answer in world.answers if answer.error}  # lost three times in a row
+    failed = {answer.request for answer in world.answers if answer.error}  # lost four times in a row
+    assert failed == {answer.request for answer in world.answers if answer.suspended}
     assert_right(world, requests, but=withdrawn | failed)

@@ -8,6 +8,7 @@ training led to them. Metrics are a digest of the state: a wrong state cannot gi
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from hippotune.engine.validation import validate
 from hippotune.engine.width_allocator import Fits
 from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease
+from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease, Wake
 from hippotune.protocol.events import (
     CheckpointDeleted,
     CheckpointSaved,
@@ -32,10 +33,15 @@ from hippotune.protocol.events import (
     NumbersLogged,
     Progressed,
     Request,
+    StateNoted,
+    Woken,
     WorkerJoined,
     WorkerLost,
 )
+from hippotune.protocol.failures import LossKind, Retries
+from hippotune.protocol.fingerprint import Fingerprint, Leaf
 from hippotune.protocol.lease_run import LeaseRun
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 
@@ -59,6 +65,11 @@ def logged_at(state: State) -> dict[str, float]:
     return {**numbers, **({"third": float(len(state))} if len(state) % 3 == 0 else {})}
 
 
+def fingerprint_of(state: State) -> Fingerprint:
+    number = metrics_of(state)["m"]
+    return Fingerprint((Leaf("self.values", "number", f"{number}", f"{number}"),))
+
+
 @dataclass
 class Worker:
     number: int
@@ -75,7 +86,10 @@ class Worker:
 
 
 class World:
-    """An engine with its workers; `steps_trained` counts every step that any of them took."""
+    """An engine with its workers; `steps_trained` counts every step that any of them took but for proofs.
+
+    A state is what `remembers` makes of it when it is loaded.
+    """
 
     def __init__(
         self,
@@ -86,23 +100,30 @@ class World:
         policy: WidthPolicy | None = None,
         fits: Fits | None = lambda values, width: True,
         measured: Iterable[MeasuredSteps] = (),
+        proofs: ProofPolicy | None = None,
+        retries: Retries | None = None,
     ) -> None:
         self.delayed = delayed
         self.slots = slots
-        self.engine = Engine(plan or Plan(), budget, policy, fits, measured)
+        self.engine = Engine(plan or Plan(), budget, policy, fits, measured, proofs, retries or Retries())
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}
         self.facts: list[Fact] = []
         self.answers: list[Answer] = []
         self.aborts: list[str] = []
+        self.alarms: list[float] = []
         self.commands: list[object] = []
         self.heard: list[Event] = []
         self.steps_trained = 0
+        self.steps_proved = 0
+        self.remembers: Callable[[RunLease, State], State] = lambda lease, state: state
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
+        self.crashes_at: Callable[[Config, int], bool] = lambda config, step: False
         self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
         self.slower_together = 0.0
         self.most_on_disk = 0
+        self._saves = itertools.count()
         self.doomed: deque[DropCheckpoint] = deque()
         self.now = 0.0
         self.tick = 1.0  # how much time passes between two events
@@ -160,6 +181,8 @@ class World:
                     self.doomed.append(command)
                 case Abort(error):
                     self.aborts.append(error)
+                case Wake(at):
+                    self.alarms.append(at)
         validate(self.engine)
         while self.doomed and not self.delayed:
             self.delete()
@@ -198,6 +221,8 @@ class World:
                 if not lease.warm:
                     worker.state = self.disk[lease.source.name] if lease.source else ()
                 assert worker.state == trained_alone(lease.config, lease.start), "wrong state to start from"
+                if not lease.warm:
+                    worker.state = self.remembers(lease, worker.state)
                 self._done(worker, run, LeaseStarted(lease.lease, 0.0))
             case "probe":
                 self._done(worker, run)
@@ -205,6 +230,10 @@ class World:
             case "evaluate":
                 metrics = metrics_of(worker.state)
                 self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
+            case "note":
+                evaluated = step in run.evaluated
+                noted = StateNoted(lease.lease, step, fingerprint_of(worker.state), evaluated, 0.0)
+                self._done(worker, run, noted)
             case "save":
                 worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
                 self._done(worker, run)
@@ -222,16 +251,23 @@ class World:
 
     def _train(self, worker: Worker, run: LeaseRun) -> None:
         lease, step = run.lease, run.at
+        if self.crashes_at(lease.config, step):
+            self.kill(worker.number)
+            return
         no_memory = self.lacks_memory(lease, step)
         if no_memory or self.fails_at(lease.config, step):
             worker.state = ()
             self._free(lease)
-            failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", out_of_memory=no_memory)
+            kind = "out of memory" if no_memory else "raised"
+            failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", kind=kind)
             self.say(worker, failure)
             return
         worker.state = (*worker.state, lease.config.key(step))
-        self.steps_trained += 1
-        if numbers := logged_at(worker.state):
+        if lease.proof:
+            self.steps_proved += 1
+        else:
+            self.steps_trained += 1
+        if not lease.proof and (numbers := logged_at(worker.state)):
             columns = {name: (number,) for name, number in numbers.items()}
             self.say(worker, NumbersLogged(lease.lease, (step + 1,), columns))
         seconds = self.slower_together if lease.peers and self.slower_together else 1 / float(lease.width)
@@ -256,19 +292,20 @@ class World:
             return False
         lease, step, node, state = worker.writing.pop(0)
         name = f"{node}-{step}"
+        if name in self.disk:  # dropped, and not deleted yet
+            name += f"-{next(self._saves)}"
         self.disk[name] = state
         self.most_on_disk = max(self.most_on_disk, len(self.disk))
         self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
         return True
 
     def delete(self) -> None:
-        """A checkpoint that was dropped is deleted, unless another took its name or will."""
+        """A checkpoint that was dropped is deleted."""
         dropped = self.doomed.popleft()
-        if not self.engine.expects(dropped.position):
-            self.disk.pop(dropped.checkpoint.name, None)  # it may have been saved and dropped again meanwhile
+        del self.disk[dropped.checkpoint.name]
         self.feed(CheckpointDeleted(dropped.checkpoint))
 
-    def kill(self, number: int) -> None:
+    def kill(self, number: int, kind: LossKind = "died") -> None:
         """End a worker, and those that train a lease together with it."""
         together = [workers for workers in self.together.values() if number in workers]
         lost = [number, *(other for workers in together for other in workers if other != number)]
@@ -276,26 +313,38 @@ class World:
         for each in lost:
             self.workers[each] = Worker(each)
         for each in lost:
-            self.feed(WorkerLost(each, "killed"))
+            self.feed(WorkerLost(each, "killed", kind))
             self.feed(WorkerJoined(each, each % self.slots))
 
     def spans(self) -> list[SpanRecorded]:
         """Return the worker time that was recorded."""
         return [fact for fact in self.facts if isinstance(fact, SpanRecorded)]
 
+    def ring(self) -> None:
+        """The time has come that the engine asked to be woken at."""
+        at = min(self.alarms)
+        self.alarms.remove(at)
+        self.now = max(self.now, at)
+        self.feed(Woken(at))
+
     def moves(self) -> list[Callable[[], object]]:
         """Return everything that could happen next."""
         deletions: list[Callable[[], object]] = [self.delete] if self.doomed else []
-        return deletions + [
-            partial(act, number)
-            for number, worker in self.workers.items()
-            for act, able in (
-                (self.move, worker.lease is not None),
-                (self.write, bool(worker.writing)),
-                (self.deliver, bool(worker.outbox)),
-            )
-            if able
-        ]
+        alarms: list[Callable[[], object]] = [self.ring] if self.alarms else []
+        return (
+            deletions
+            + [
+                partial(act, number)
+                for number, worker in self.workers.items()
+                for act, able in (
+                    (self.move, worker.lease is not None),
+                    (self.write, bool(worker.writing)),
+                    (self.deliver, bool(worker.outbox)),
+                )
+                if able
+            ]
+            + alarms
+        )
 
     def run(self, choose: Callable[[int], int] = lambda n: 0) -> None:
         """Let workers move until nothing is left; `choose(n)` picks which of n possible moves comes next."""

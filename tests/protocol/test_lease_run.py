@@ -17,8 +17,8 @@ CONFIG = Config({"lr": 0.1})
 def lease(
     start: int, end: int, saves: Iterable[int] = (), evaluations: Iterable[int] = (), probe: bool = False
 ) -> RunLease:
-    way = (Segment(0, start, end),)
-    return RunLease(7, 0, CONFIG, start, end, way, frozenset(saves), frozenset(evaluations), probe=probe)
+    path = (Segment(0, start, end),)
+    return RunLease(7, 0, CONFIG, start, end, path, frozenset(saves), frozenset(evaluations), probe=probe)
 
 
 def update(end: int, saves: Iterable[int] = (), evaluations: Iterable[int] = ()) -> UpdateLease:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
+from hippotune.engine.proofs import Proofs
 from hippotune.engine.scheduler import Choice, Scheduler, source_of
 from hippotune.engine.state import State
 from hippotune.engine.width_allocator import WidthAllocator
@@ -20,6 +22,7 @@ from hippotune.protocol.events import (
     RequestWithdrawn,
     Resumed,
     WidthChanged,
+    Woken,
     WorkerJoined,
     WorkerLost,
 )
@@ -28,36 +31,54 @@ from hippotune.stages.frontier import Place
 
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
-_UNSETTLING = (
-    GroupSubmitted
-    | RequestWithdrawn
-    | Resumed
-    | WidthChanged
-    | WorkerJoined
-    | WorkerLost
-    | CheckpointSaved
-    | LeaseFinished
-    | LeaseFailed
+_UNSETTLING: frozenset[type[Event]] = frozenset(
+    {
+        GroupSubmitted,
+        RequestWithdrawn,
+        Resumed,
+        WidthChanged,
+        WorkerJoined,
+        WorkerLost,
+        CheckpointSaved,
+        LeaseFinished,
+        LeaseFailed,
+        Woken,
+    }
 )
 
 
 class Assignment:
     """Starts leases, and has stopped what is to go on at another width."""
 
-    def __init__(self, state: State, scheduler: Scheduler, orders: Orders, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        state: State,
+        scheduler: Scheduler,
+        orders: Orders,
+        checkpoints: Checkpoints,
+        proofs: Proofs,
+        blame: Blame,
+    ) -> None:
         self._state = state
+        self._blame = blame
         self._scheduler = scheduler
         self._orders = orders
         self._checkpoints = checkpoints
-        self._next_lease = 0
+        self._proofs = proofs
         self._unsettled = False
 
     def assign(self, event: Event) -> None:
         """Give work to free workers, after an event."""
         state = self._state
-        self._unsettled |= isinstance(event, _UNSETTLING)
+        self._unsettled |= type(event) in _UNSETTLING
         if state.halted or state.paused:
             return
+        self._proofs.start(urgent=True)
+        self._train()
+        self._proofs.start(urgent=False)
+
+    def _train(self) -> None:
+        state = self._state
         widths = self._allocate(state.allocator) if state.allocator and self._unsettled else {}
         self._unsettled = False
         while state.workers.places and self._has_room():
@@ -69,7 +90,10 @@ class Assignment:
                 place = (choice.task.node, choice.task.start)
                 if place not in widths:
                     widths = self._allocate(state.allocator)  # what has been started has made a difference
-                width = self._scheduler.width(choice, widths.get(place, WAITS), state.allocator)
+                wish = widths.get(place, WAITS)
+                if place in state.troubles:
+                    wish = min(wish, _WHOLE)
+                width = self._scheduler.width(choice, wish, state.allocator)
                 if not width:
                     return  # what is free is kept for what stops to go on wider
             self._start(choice, width)
@@ -95,20 +119,30 @@ class Assignment:
     def _start(self, choice: Choice, width: Fraction) -> None:
         state, task = self._state, choice.task
         source, worker = source_of(task), choice.worker
+        trouble = state.troubles.get((task.node, task.start))
         if worker is None:
-            worker = state.workers.choose(source if task.start else None, whole=width >= 1)
+            shunned = set() if trouble is None else trouble.workers
+            worker = state.workers.choose(source if task.start else None, width >= 1, shunned)
         warm = task.start > 0 and state.workers.holds(worker) == source
         lease = Lease(
-            self._next_lease, choice.study, worker, task.path(), task.end, state.now, task.start, width
+            state.leases.next_number(),
+            choice.study,
+            worker,
+            task.path(),
+            task.end,
+            state.now,
+            task.start,
+            width,
         )
         lease.loads, lease.updated_at = task.start > 0 and not warm, state.now
-        self._next_lease += 1
         state.leases.open(lease)
         self._orders.take_on(lease)
         state.workers.take(worker, lease.id, width)
         lease.peers = tuple(self._join(lease) for _ in range(1, int(width)))
+        self._proofs.adopt(lease)
         if state.allocator is not None and lease.peers:
             self._limit(lease, state.allocator.turn(lease))
+        self._blame.isolate(lease)
         command = RunLease(
             lease=lease.id,
             worker=worker,
@@ -124,8 +158,10 @@ class Assignment:
             probe=not state.probed and task.start == 0,
             peers=lease.peers,
             width=width,
+            notes=frozenset(lease.notes),
+            patience=1 if trouble is None else trouble.patience,
         )
-        lease.last_sent = (lease.end, command.saves, command.evaluations)
+        lease.last_sent = (lease.end, command.saves, command.evaluations, command.notes)
         with_peers = "".join(f", {peer}" for peer in lease.peers)
         lease.note(state.now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
         state.commands.append(command)

@@ -59,6 +59,8 @@ class Checkpoints:
             return 2
         if self.is_pinned(position) or any(position in best for best in self._best.values()):
             return 2
+        if any(is_pinned(position) for is_pinned in state.pins):
+            return 2
         return int(state.frontier.held(state.plan[position.node], position.step) is not None)
 
     def drop(self, position: Position) -> None:
@@ -72,6 +74,13 @@ class Checkpoints:
             state.eviction.dropped(checkpoint)
             state.frontier.unmarked(node, position.step)
             state.workers.dropped(position)
+
+    def drop_if_unneeded(self, position: Position) -> None:
+        """Drop a checkpoint that was for a proof, unless something can start from it or ends there."""
+        node = self._state.plan[position.node]
+        is_end = position.step in node.branches or position.step in node.metrics
+        if not is_end and not self._need(position):
+            self.drop(position)
 
     # Room.
 
@@ -88,5 +97,5 @@ class Checkpoints:
         return self.has_room_for(1)
 
     def has_room_for(self, saves: int) -> bool:
-        """Whether so many saves fit, beside all that are promised."""
+        """Whether this many saves fit, beside all that are promised."""
         return self._state.eviction.fits(self._state.promises.saves.count + saves)

@@ -37,5 +37,5 @@ class Control:
     def halted(self, _: Halted) -> None:
         """Nothing starts any more, and what runs stops at the end of its step."""
         self._state.halted = True
-        for lease in self._state.leases.running():
+        for lease in self._state.leases.training():  # a proof is a step long
             self._orders.stop_at(lease, lease.at)

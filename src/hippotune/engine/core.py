@@ -10,25 +10,37 @@ events is written, and checked, in `validation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hippotune.engine.assignment import Assignment
+from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.control import Control
 from hippotune.engine.deadlines import Limit
 from hippotune.engine.lease import Lease
 from hippotune.engine.leases import Leases
 from hippotune.engine.orders import Orders
+from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
 from hippotune.engine.scheduler import Scheduler
 from hippotune.engine.state import State
 from hippotune.engine.width_allocator import Fits
 from hippotune.engine.workers import Workers
-from hippotune.plan.facts import MeasuredSteps, Position
+from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.plan import Plan
 from hippotune.protocol import events
 from hippotune.protocol.commands import Command
+from hippotune.protocol.failures import Retries
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
+
+
+class ProofWork(NamedTuple):
+    """The steps that were repeated, the worker-seconds for that, and those for starting interpreters."""
+
+    steps: int
+    seconds: float
+    startup_seconds: float
 
 
 class Engine:
@@ -36,7 +48,9 @@ class Engine:
 
     `budget` is how many bytes all checkpoints of the plan may take together. `policy` decides on widths;
     without one, every lease has one slot. `fits` says whether hyper-parameters' values allow a width above 1;
-    without it, none do. `measured` is what steps took before: the first decision follows from it.
+    without it, none do. `measured` is what steps took before: the first decision follows from it. `proofs`
+    says what is proved of the trainer; without it, nothing is. `retries` is how often a
+    stage is tried again whose worker was lost.
     """
 
     def __init__(
@@ -46,21 +60,26 @@ class Engine:
         policy: WidthPolicy | None = None,
         fits: Fits | None = None,
         measured: Iterable[MeasuredSteps] = (),
+        proofs: ProofPolicy | None = None,
+        retries: Retries = Retries(),  # noqa: B008
     ) -> None:
-        state = self.state = State(plan, budget, policy, fits)
+        state = self.state = State(plan, budget, policy, fits, retries)
         state.profile.recall(plan.nodes, measured)
         self.plan, self.profile, self.workers = plan, state.profile, state.workers
         self.checkpoints = checkpoints = Checkpoints(state)
         self.scheduler = Scheduler(state)
         self._orders = orders = Orders(state, checkpoints)
-        self._assignment = Assignment(state, self.scheduler, orders, checkpoints)
-        requests = Requests(state, orders, checkpoints)
-        leases = Leases(state, requests, checkpoints)
-        workers = self.worker_events = Workers(state, leases, requests)
+        self.proofs = Proofs(state, checkpoints, orders, proofs)
+        requests = Requests(state, orders, checkpoints, self.proofs)
+        blame = Blame(state, requests)
+        self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame)
+        leases = Leases(state, requests, checkpoints, orders, self.proofs, blame)
+        workers = self.worker_events = Workers(state, leases, self.proofs, blame)
         control = Control(state, orders)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
             events.ConfigsForeseen: requests.configs_foreseen,
+            events.BranchesForeseen: requests.branches_foreseen,
             events.RequestWithdrawn: requests.request_withdrawn,
             events.WorthChanged: requests.worth_changed,
             events.BestChanged: checkpoints.best_changed,
@@ -71,6 +90,7 @@ class Engine:
             events.DeadlineSet: control.deadline_set,
             events.Paused: control.paused,
             events.Resumed: control.resumed,
+            events.Woken: blame.woken,
             events.Halted: control.halted,
             events.WorkerJoined: workers.worker_joined,
             events.WorkerLost: workers.worker_lost,
@@ -79,6 +99,7 @@ class Engine:
             events.NumbersLogged: leases.numbers_logged,
             events.WorkerNoted: workers.worker_noted,
             events.MetricsReported: leases.metrics_reported,
+            events.StateNoted: self.proofs.state_noted,
             events.CheckpointSaved: leases.checkpoint_saved,
             events.SaveFailed: leases.save_failed,
             events.StepsMissed: leases.steps_missed,
@@ -89,9 +110,10 @@ class Engine:
     def handle(self, event: events.Event, now: float) -> list[Command]:
         """Take in one event; return what is to be done about it, in order, facts first."""
         self.state.now = now
-        if not self.worker_events.is_broken(event):
+        if not self.worker_events.is_broken(event) and not self.proofs.takes(event):
             self._handlers[type(event)](event)
         self._assignment.assign(event)
+        self.proofs.plan()
         self._orders.tell()
         return self.state.take_commands()
 
@@ -102,6 +124,16 @@ class Engine:
         """The leases that run or are being saved, by their numbers."""
         return self.state.leases.by_number
 
+    def asked_by(self, number: int) -> tuple[str, int | None]:
+        """Return the study whose turn a lease was, and a trial that waits for what lies at its end."""
+        lease, requests = self.leases[number], self.state.requests
+        for node, _, _ in reversed(lease.path):
+            for _, want in sorted(self.state.frontier.wants.get(node, {}).items(), reverse=True):
+                for request, study in want.requests.items():
+                    if study == lease.study and request in requests:
+                        return study, requests[request].request.trial
+        return lease.study, None
+
     @property
     def trained(self) -> int:
         """How many steps were trained."""
@@ -111,6 +143,12 @@ class Engine:
     def worker_seconds(self) -> float:
         """What all leases that are over have taken."""
         return self.state.leases.worker_seconds
+
+    @property
+    def proof_work(self) -> ProofWork:
+        """What proofs have taken."""
+        leases = self.state.leases
+        return ProofWork(self.proofs.steps, leases.proof_seconds + self.proofs.noting, leases.startup_seconds)
 
     def spent(self, study: str, now: float) -> float:
         """Return the worker-seconds that a study has taken, those of its running leases included."""
@@ -127,11 +165,6 @@ class Engine:
         """How many workers one lease may have."""
         allocator = self.state.allocator
         return 1 if allocator is None else allocator.widest(self.workers.slots)
-
-    def expects(self, position: Position) -> bool:
-        """Whether there is a checkpoint at a position, or one on its way."""
-        node = self.plan[position.node]
-        return position.step in node.checkpoints or self.state.promises.is_saved(node, position.step)
 
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""

@@ -38,7 +38,7 @@ class Deadlines:
         return bool(self._limits)
 
     def obstacle(self, study: str, heard: float, spent: float) -> Limit | None:
-        """Return what keeps a study from something heard at a time, after so many worker-seconds, if any."""
+        """Return the limit that makes an answer late, if any, given its time and the worker-seconds used."""
         at, worker_seconds = self._limits.get(study, (math.inf, math.inf))
         if heard > at + _ROUNDING * abs(at):
             return "deadline"

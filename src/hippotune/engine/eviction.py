@@ -23,7 +23,7 @@ from hippotune.plan.plan import Plan
 
 
 class CheckpointEviction:
-    """Chooses what to let go of one plan. Without a budget, nothing."""
+    """Chooses which checkpoints of a plan to drop. Without a budget, none."""
 
     def __init__(self, plan: Plan, budget: int | None) -> None:
         self.budget = budget
@@ -42,7 +42,7 @@ class CheckpointEviction:
             self._largest = max(self._largest, self._bytes(position))
 
     def fits(self, saves: int) -> bool:
-        """Whether there is room for so many saves; before the first one, their size is not known."""
+        """Whether there is room for this many saves; before the first one, their size is unknown."""
         if self.budget is None:
             return True
         return self._plan.bytes + self._going + saves * self._largest <= self.budget

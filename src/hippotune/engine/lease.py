@@ -14,7 +14,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Segment
 
 # How many lines of a lease's history are kept.
-_NOTES = 30
+_LINES = 30
 
 
 @dataclass(slots=True, eq=False)
@@ -24,9 +24,11 @@ class Lease:
     What it promises belongs to `Promises`: here it is only looked at. `study` is the one whose turn it was;
     others may be served on the way. `settled` are the steps whose saves are over, well or not. `peers` train
     it together with `worker`. It was heard to be at `at` at the time `updated_at`. One that is `stopping`
-    takes on nothing more: it is to go on at another width, and has a `claim` to that many slots. `taken` are
+    takes on nothing more: it is to go on at another width, and has a `claim` to that many slots. One that is
+    `alone` has one stage, and its slot to itself. `taken` are
     the steps along each node, and the seconds that they took; `logged` is what it has logged and is not
-    recorded yet.
+    recorded yet. At `notes` it says what its state is. A `proof` repeats what was trained before; `startup`
+    is what its interpreter took to start, if it has one of its own.
     """
 
     id: int
@@ -41,14 +43,18 @@ class Lease:
     updated_at: float = 0.0
     loads: bool = False
     stopping: bool = False
+    alone: bool = False
     claim: Fraction = Fraction(0)
     saves: Set[int] = frozenset()
     evaluations: Set[int] = frozenset()
     settled: set[int] = field(default_factory=set)
+    notes: set[int] = field(default_factory=set)
     taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
     state: Literal["running", "saving", "over"] = "running"
-    last_sent: tuple[int, frozenset[int], frozenset[int]] | None = None
-    notes: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTES))
+    last_sent: tuple[int, frozenset[int], frozenset[int], frozenset[int]] | None = None
+    proof: bool = False
+    startup: float = 0.0
+    story: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
     logged: HeldNumbers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +106,7 @@ class Lease:
         """Return the worker's time on the lease, shared out over the nodes by the steps trained on each."""
         spans: list[SpanRecorded] = []
         elapsed, trained = now - self.began, self.at - self.start
-        began = self.began
+        began, kind = self.began, "proof" if self.proof else "train"
         for node, start, end in self.path:
             last = min(end, self.at)
             if last <= start and trained:
@@ -108,7 +114,7 @@ class Lease:
             ended = began + elapsed * (last - start) / trained if trained else now
             steps = (start, last, began, ended)
             width, seconds = float(self.width), self._seconds(node, last - start)
-            spans.append(SpanRecorded(self.worker, self.id, node.id, "train", *steps, width, seconds))
+            spans.append(SpanRecorded(self.worker, self.id, node.id, kind, *steps, width, seconds))
             # The leader's span counts for all.
             spans += [SpanRecorded(peer, self.id, node.id, "help", *steps, 0.0) for peer in self.peers]
             began = ended
@@ -127,12 +133,12 @@ class Lease:
 
     def note(self, now: float, text: str) -> None:
         """Add a line to the history."""
-        self.notes.append(f"{now:.3f} {text}")
+        self.story.append(f"{now:.3f} {text}")
 
     def history(self) -> str:
         """Return what the lease is and what happened to it, for an error message."""
         path = " → ".join(f"node {node.id} [{start}, {end})" for node, start, end in self.path)
-        lines = "\n".join(f"  {line}" for line in self.notes)
+        lines = "\n".join(f"  {line}" for line in self.story)
         return (
             f"lease {self.id} on worker {self.worker} is {self.state}, at step {self.at}: {path}\n"
             f"  owes metrics at {sorted(self.evaluations)}, saves at {sorted(self.saves)}\n{lines}"

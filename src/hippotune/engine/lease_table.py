@@ -25,18 +25,26 @@ class LeaseTable:
     def __init__(self, promises: Promises) -> None:
         self.by_number: dict[int, Lease] = {}
         self.worker_seconds = 0.0
+        self.proof_seconds = 0.0
+        self.startup_seconds = 0.0
         self._promises = promises
+        self._next_number = 0
         self._over: deque[Lease] = deque(maxlen=_REMEMBERED)
         self._on_node: dict[Node, dict[Lease, None]] = {}
         self._width: dict[str, Fraction] = {}
         self._spent: dict[str, float] = {}
 
+    def next_number(self) -> int:
+        """Return a number for a lease."""
+        self._next_number += 1
+        return self._next_number - 1
+
     def open(self, lease: Lease) -> None:
-        """A lease starts."""
+        """A lease starts. One that only proves something is listed on no node: nothing is asked of it."""
         self.by_number[lease.id] = lease
         self._promises.open(lease)
         self._width[lease.study] = self.width(lease.study) + lease.width
-        for node, _, _ in lease.path:
+        for node, _, _ in () if lease.proof else lease.path:
             self._on_node.setdefault(node, {})[lease] = None
 
     def release(self, lease: Lease, keep_saves_until: int | None) -> None:
@@ -44,7 +52,7 @@ class LeaseTable:
         lease.state = "saving"
         lease.claim = WAITS
         self._width[lease.study] -= lease.width
-        for node, _, _ in lease.path:
+        for node, _, _ in () if lease.proof else lease.path:
             on_node = self._on_node[node]
             del on_node[lease]
             if not on_node:
@@ -74,13 +82,21 @@ class LeaseTable:
     def record(self, lease: Lease, now: float) -> list[Fact]:
         """Enter what a lease has taken; return that, and what it has logged, as facts."""
         spent = (now - lease.began) * float(lease.width)
-        self.worker_seconds += spent
+        if lease.proof:
+            self.proof_seconds += spent - lease.startup
+            self.startup_seconds += lease.startup
+        else:
+            self.worker_seconds += spent
         self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
         return [*lease.logged.release(lease.path), *lease.spans(now)]
 
     def running(self) -> list[Lease]:
         """Return the leases that have their workers."""
         return [lease for lease in self.by_number.values() if lease.state == "running"]
+
+    def training(self) -> list[Lease]:
+        """Return those that train something new, and do not only prove something."""
+        return [lease for lease in self.running() if not lease.proof]
 
     def on(self, node: Node) -> Iterable[Lease]:
         """Return the running leases whose path leads along a node."""

@@ -7,14 +7,16 @@ running ──────────▶ saving ──────────�
 
 from __future__ import annotations
 
+from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
+from hippotune.engine.orders import Orders
+from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
 from hippotune.engine.state import State
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
-from hippotune.plan.node import Node
-from hippotune.protocol.commands import Abort
+from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
@@ -31,12 +33,21 @@ from hippotune.protocol.events import (
 class Leases:
     """Handles the events of leases."""
 
-    def __init__(self, state: State, requests: Requests, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        state: State,
+        requests: Requests,
+        checkpoints: Checkpoints,
+        orders: Orders,
+        proofs: Proofs,
+        blame: Blame,
+    ) -> None:
         self._state = state
         self._requests = requests
         self._checkpoints = checkpoints
-        # Paths that lost their worker since their last checkpoint, and how often.
-        self.losses: dict[tuple[Node, int], int] = {}
+        self._orders = orders
+        self._proofs = proofs
+        self._blame = blame
 
     # On the way.
 
@@ -77,7 +88,8 @@ class Leases:
         lease.at = max(lease.at, event.step)
         state.promises.evaluations.discard(lease, event.step)
         node = lease.node_at(event.step)
-        if event.step not in node.metrics:
+        is_for_proof = self._proofs.measured(lease, event)
+        if event.step not in node.metrics and not is_for_proof:
             state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics))
         self._requests.measured(node, event.step)
 
@@ -108,7 +120,7 @@ class Leases:
         position = lease.position(event.step)
         node = state.plan[position.node]
         state.facts.append(state.plan.keep(position, event.checkpoint))
-        self.losses.pop(lease.origin, None)
+        self._blame.got_on(lease)
         state.workers.saved(position)
         self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
         state.leases.forget_if_done(lease)
@@ -116,17 +128,31 @@ class Leases:
         self._checkpoints.evict()
 
     def save_failed(self, event: SaveFailed) -> None:
-        """A state could not be written. That ends the study, but not the lease."""
+        """A state could not be written: for want of room, which ends the study; for now; or not at all."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running", "saving")
         lease.note(state.now, f"save failed at {event.step}: {event.error}")
+        stage = self._blame.stage_of(lease, event.step)
         lease.settled.add(event.step)
         state.promises.break_save(lease, event.step)
         state.leases.forget_if_done(lease)
-        full = "the disk is full; make room and run the same script again"
-        cause = full if event.disk_full else event.error
-        error = f"the checkpoint at step {event.step} could not be saved: {cause}"
-        state.commands.append(Abort(error, event.disk_full))
+        error = f"the checkpoint at step {event.step} could not be saved"
+        if event.disk_full:
+            full = "the disk is full; make room and run the same script again"
+            state.commands.append(Abort(f"{error}: {full}\n{event.error}", disk_full=True))
+        elif event.kind == "raised":
+            self._cannot_be_saved(lease, event.step, f"{error}: {event.error}")
+        else:
+            self._blame.lose(stage, event.kind, f"{error}: {event.error}", lease.worker)
+
+    def _cannot_be_saved(self, lease: Lease, step: int, error: str) -> None:
+        """Let trials fail that have to go on from a state; what was measured there stays."""
+        node = lease.node_at(step)
+        told = error.strip().splitlines()[-1]
+        self._state.commands.append(Note(f"a trial's state can neither be saved nor gone on from: {told}"))
+        self._requests.fail(node, step + (step in node.metrics), error, lease)
+        if lease.state == "running":
+            self._orders.shorten(lease)
 
     # Ends.
 
@@ -147,24 +173,39 @@ class Leases:
         if lease.claim:
             state.claims[position] = lease.claim
         state.leases.release(lease, keep_saves_until=event.step)
+        self._proofs.ended(lease)
+        if not lease.saves:
+            self._blame.got_on(lease)
 
     def lease_failed(self, event: LeaseFailed) -> None:
-        """The user's code raised, a checkpoint could not be read, or there was no memory."""
+        """The user's code raised, a checkpoint could not be read, or a resource failed."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running")
         lease.note(state.now, f"failed in {event.phase} at {event.step}")
         state.facts += state.leases.record(lease, state.now)
+        stage = self._blame.stage_of(lease)
         for worker in lease.workers:
-            state.workers.finish(worker, None, saved=True)
+            if worker in event.replaced:
+                state.workers.leave(worker)
+            else:
+                state.workers.finish(worker, None, saved=True)
         state.leases.release(lease, keep_saves_until=event.step - 1)
-        if event.out_of_memory and lease.width < 1:
+        self._proofs.ended(lease)
+        if event.kind == "out of memory" and lease.width < 1:
             self.keep_apart(lease)
+        elif event.checkpoint_unreadable:
+            state.commands.append(Note(f"{event.error}; what is needed of it is trained again"))
+            self._checkpoints.drop(lease.position(lease.start))
+            self._blame.lose(stage, "transient", event.error, lease.worker)
+        elif event.kind != "raised":
+            self._blame.lose(stage, event.kind, event.error, lease.worker)
         elif event.phase in ("contract", "prepare", "build"):
             state.commands.append(Abort(event.error))
-        elif event.checkpoint_unreadable:
-            self._checkpoints.drop(lease.position(lease.start))
         else:
-            self._requests.fail(lease.node_at(event.step), event.step, event.error)
+            step = event.step
+            if event.phase in ("load", "setup") and step == lease.start < lease.end:
+                step += 1  # others who start there find out for themselves
+            self._requests.fail(lease.node_at(step), step, event.error)
 
     def keep_apart(self, lease: Lease) -> None:
         """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""

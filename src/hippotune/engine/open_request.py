@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hippotune.plan.node import Node
+from hippotune.plan.node import Failure, Node
 from hippotune.protocol.commands import Answer
 from hippotune.protocol.events import Request
 
@@ -39,6 +39,7 @@ class OpenRequest:
         """Return the final answer."""
         return Answer(self.request.id, self.request.step, self.order, metrics, None, final=True)
 
-    def failed(self, step: int, order: int, error: str) -> Answer:
+    def failed(self, failure: Failure) -> Answer:
         """Return the answer for a request that cannot be met."""
-        return Answer(self.request.id, step, max(order, self.order), None, error, final=True)
+        order = max(failure.order, self.order)
+        return Answer(self.request.id, failure.step, order, None, failure.error, True, failure.suspended)

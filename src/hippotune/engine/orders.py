@@ -1,4 +1,4 @@
-"""What leases promise when they start, and what running ones are told when that changes."""
+"""What leases promise when they start, and the updates to running ones when that changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hippotune.protocol.commands import UpdateLease
 
 
 class Orders:
-    """Makes promises on behalf of leases. What has changed is told at the end of the event."""
+    """Makes promises on behalf of leases. Changes are sent at the end of the event."""
 
     def __init__(self, state: State, checkpoints: Checkpoints) -> None:
         self._state = state
@@ -29,6 +29,8 @@ class Orders:
                     if want.save:
                         saves.add(step)
             saves.update(node.branch_steps(start, end))
+            likely = self._state.likely_branches.get(node, ())
+            saves.update(step for step in likely if start < step <= end)
         if lease.end > lease.start:
             saves.add(lease.end)
         saves = {step for step in saves if step not in lease.node_at(step).checkpoints}
@@ -64,7 +66,7 @@ class Orders:
             return
 
     def shorten(self, lease: Lease) -> None:
-        """Let a lease end where the last of what anything needs of it is."""
+        """Let a lease end at the last step that anything needs."""
         needed = set(lease.evaluations)
         for step in lease.saves:
             node = lease.node_at(step)
@@ -82,7 +84,12 @@ class Orders:
     def tell(self) -> None:
         """Tell running leases what has changed for them."""
         for lease in self._state.changed:
-            orders = (lease.end, frozenset(lease.saves), frozenset(lease.evaluations))
+            orders = (
+                lease.end,
+                frozenset(lease.saves),
+                frozenset(lease.evaluations),
+                frozenset(lease.notes),
+            )
             if lease.state == "running" and orders != lease.last_sent:
                 lease.last_sent = orders
                 lease.note(self._state.now, f"now to {lease.end}")

@@ -1,4 +1,4 @@
-"""Who owes what: the one record of what leases have promised to evaluate and to save.
+"""The one record of what leases have promised to evaluate and to save.
 
 A promise is made by a lease, for a step on its path. It is listed by lease (`lease.evaluations` and
 `lease.saves`), which is what its worker is told, and by node and step, which is what no other lease needs to

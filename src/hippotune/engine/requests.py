@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
 from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.orders import Orders
+from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.plan.facts import Fact, Position, RequestMade
-from hippotune.plan.node import Node
+from hippotune.plan.node import Failure, Node
 from hippotune.protocol.events import (
+    BranchesForeseen,
     ConfigsForeseen,
     GroupSubmitted,
     Request,
@@ -20,10 +25,11 @@ from hippotune.protocol.events import (
 class Requests:
     """Handles the events of tuners, and answers them."""
 
-    def __init__(self, state: State, orders: Orders, checkpoints: Checkpoints) -> None:
+    def __init__(self, state: State, orders: Orders, checkpoints: Checkpoints, proofs: Proofs) -> None:
         self._state = state
         self._orders = orders
         self._checkpoints = checkpoints
+        self._proofs = proofs
 
     # Events.
 
@@ -36,6 +42,15 @@ class Requests:
         """Configs that may be asked for later: running leases save where they part."""
         for config in event.configs:
             self._grown(*self._state.plan.place(config, event.step))
+
+    def branches_foreseen(self, event: BranchesForeseen) -> None:
+        """Steps at which others may leave a config: leases that pass them save there."""
+        node, facts = self._state.plan.place(event.config, max(event.steps))
+        self._grown(node, facts)
+        for step in event.steps:
+            holder = node.holder(step)
+            self._state.likely_branches.setdefault(holder, set()).add(step)
+            self._orders.entrust(holder, step, evaluate=False, save=True)
 
     def request_withdrawn(self, event: RequestWithdrawn) -> None:
         """A request is not waited for any more; leases that were for it alone stop."""
@@ -61,15 +76,26 @@ class Requests:
         self._grown(node, facts)
         state.facts.append(RequestMade(request.study, request.trial, request.config, request.step))
         waiting = state.requests[request.id] = OpenRequest(request, node)
+        self._proofs.rehearsal.asked(node, request.step, request.study)
         if request.keep:
             self._checkpoints.pin(request.id, node.position(request.step))
+        steps = {step: node.holder(step) for step in sorted({*request.reports, request.step})}
         failure = state.plan.failure_on_the_way(node, request.step)
         if failure is not None:
-            state.commands.append(state.requests.pop(request.id).failed(request.step, *failure))
-            return
-        for step in sorted({*request.reports, request.step}):
-            self._ask(waiting, node.holder(step), step)
-        self._conclude(waiting)
+            known = {at: on for at, on in steps.items() if self._was_known(waiting, on, at, failure)}
+            failure, steps = (None if known.keys() == steps.keys() else failure), known
+        for step, holder in steps.items():
+            self._ask(waiting, holder, step)
+        if failure is None:
+            self._conclude(waiting)
+        else:
+            state.commands.append(state.requests.pop(request.id).failed(failure))
+
+    def _was_known(self, waiting: OpenRequest, node: Node, step: int, failure: Failure) -> bool:
+        """Whether there was an answer at a step before a failure: it was told then, and is told again."""
+        known = node.metrics.get(step)
+        is_kept = step in node.checkpoints or not waiting.keeps(step)
+        return known is not None and known[0] < failure.order and is_kept
 
     def _grown(self, node: Node, facts: list[Fact]) -> None:
         """A config was placed in the plan: where it leaves what runs, its lease saves."""
@@ -134,19 +160,36 @@ class Requests:
 
     # A request fails.
 
-    def fail(self, node: Node, step: int, error: str) -> None:
-        """Training along `node` cannot reach `step`: all requests fail that have to pass there."""
+    def fail(
+        self, node: Node, step: int, error: str, lease: Lease | None = None, suspended: bool = False
+    ) -> None:
+        """Training along `node` cannot reach `step`: all requests fail that have to pass there.
+
+        Those that go on from a later checkpoint, or that a lease other than `lease` is about to meet, need
+        not. Where it is `suspended`, the others may be met after somebody has it retried.
+        """
         state = self._state
-        state.facts.append(state.plan.fail(Position(node.id, step), error))
-        order = state.plan.order
+        state.facts.append(state.plan.fail(Position(node.id, step), error, suspended))
+        failure = Failure(step, state.plan.order, error, suspended)
         stack = [(node, step)]
         while stack:
             along, reach = stack.pop()
-            wants = state.frontier.wants.get(along, {})
-            failing = {number: None for at, want in wants.items() if at >= reach for number in want.requests}
+            end = min((at for at in along.checkpoints if at >= reach), default=math.inf)
+            failing = {
+                number: None
+                for at, want in state.frontier.wants.get(along, {}).items()
+                if reach <= at < end and not self._is_coming(along, at, lease)
+                for number in want.requests
+            }
             for number in failing:
                 request = state.requests[number]
                 self._close(request)
-                state.commands.append(request.failed(step, order, error))
+                state.commands.append(request.failed(failure))
             for branch in (reach, *along.branch_steps(reach)):
+                if branch >= end:
+                    break
                 stack += [(child, child.start) for child in state.frontier.live_branches(along, branch)]
+
+    def _is_coming(self, node: Node, step: int, but: Lease | None) -> bool:
+        """Whether a lease, other than one, will bring metrics."""
+        return any(lease is not but for lease in self._state.promises.evaluations.at(node, step))

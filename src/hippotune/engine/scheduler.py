@@ -60,7 +60,7 @@ class Scheduler:
         for node, step in self._frontier.take_ready():
             self._workers.mark_ready(Position(node.id, step))
         for worker, position in self._workers.ready():
-            own = self._frontier.held(self._state.plan[position.node], position.step)
+            own = self._state.held(position)
             if own is None:
                 self._workers.clear(worker)  # until something is to be done from there again
             elif self._workers.has_place(worker) and (chosen is None or own.reach >= chosen.task.reach):
@@ -103,7 +103,9 @@ class Scheduler:
 
     def allocate(self, allocator: WidthAllocator, claims: dict[Position, Fraction], now: float) -> Allocated:
         """Ask the policy for widths. The `claims` that are met here are taken out."""
-        slots, running = self._workers.slots, self._leases.running()
+        running = self._leases.training()
+        proofs = [lease for lease in self._leases.running() if lease.proof]
+        slots = max(self._workers.slots - sum(len(lease.workers) for lease in proofs), 1)
         tasks, beyond = self._frontier.ready(slots * allocator.policy.packing)
         tasks += self._soon({(task.node, task.start) for task in tasks})
         claimed = [claims.pop(source_of(task), WAITS) for task in tasks]
@@ -122,10 +124,11 @@ class Scheduler:
                 states.update(dict.fromkeys((lease.node_at(step), step) for step in sorted(lease.saves)))
         tasks = [task for state in states for task in self._frontier.tasks_from(*state)]
         tasks.sort(key=lambda task: -task.reach)
-        return [task for task in tasks if (task.node, task.start) not in ready]
+        taken = ready | self._state.troubles.keys()
+        return [task for task in tasks if (task.node, task.start) not in taken]
 
     def _worth(self, node: Node, step: int) -> float:
-        """Return the most that any study thinks of what is wanted at a step."""
+        """Return the highest worth that any study gives to the requests at a step."""
         want = self._frontier.wants.get(node, {}).get(step)
         worths = self._state.worths
         known = () if want is None else [worths.get(number, -math.inf) for number in want.requests]

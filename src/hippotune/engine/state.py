@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from hippotune.engine.deadlines import Deadlines
@@ -10,13 +11,17 @@ from hippotune.engine.lease import Lease
 from hippotune.engine.lease_table import LeaseTable
 from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.promises import Promises
+from hippotune.engine.trouble import Trouble
 from hippotune.engine.width_allocator import Fits, WidthAllocator
 from hippotune.engine.worker_table import WorkerTable
 from hippotune.plan.facts import Fact, Position
+from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command, Record
+from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
+from hippotune.stages.frontier import Place, Task
 
 
 class State:
@@ -24,12 +29,24 @@ class State:
 
     `required` are the metrics that tuners read: every evaluation must bring them. `probed` says whether a
     trial was ever trained, so that its trainer is known to work. `worths` is what studies think of their open
-    requests. `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
+    requests. `troubles` are the stages that were lost with their workers, since their last checkpoint.
+    `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
     orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
+    `likely_branches` are steps along nodes that are worth a checkpoint before anything leaves there.
+    `pins` say which checkpoints stay because proofs start from them.
     """
 
-    def __init__(self, plan: Plan, budget: int | None, policy: WidthPolicy | None, fits: Fits | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        budget: int | None,
+        policy: WidthPolicy | None,
+        fits: Fits | None,
+        retries: Retries,
+    ) -> None:
         self.plan = plan
+        self.retries = retries
+        self.troubles: dict[Place, Trouble] = {}
         self.promises = Promises()
         self.frontier = self.promises.frontier
         self.profile = Profile(None if policy is None else policy.scaling)
@@ -40,6 +57,7 @@ class State:
         self.deadlines = Deadlines()
         self.required: frozenset[str] = frozenset()
         self.worths: dict[int, float] = {}
+        self.likely_branches: dict[Node, set[int]] = {}
         self.paused = False
         self.halted = False
         self.probed = plan.order > 0
@@ -49,6 +67,7 @@ class State:
         self.commands: list[Command] = []
         self.changed: dict[Lease, None] = {}
         self.claims: dict[Position, Fraction] = {}
+        self.pins: list[Callable[[Position], bool]] = []
         self._fits = fits
         self.allocator: WidthAllocator | None = None
         self.use(policy)
@@ -56,6 +75,20 @@ class State:
     def use(self, policy: WidthPolicy | None) -> None:
         """Have widths chosen by a policy from now on; without one, every lease has one slot."""
         self.allocator = None if policy is None else WidthAllocator(policy, self.profile, self._fits)
+
+    @property
+    def least_width(self) -> Fraction:
+        """The width of a lease that shares its slot with as many others as the policy allows."""
+        return Fraction(1, 1 if self.allocator is None else self.allocator.policy.packing)
+
+    def held(self, position: Position) -> Task | None:
+        """Return the best task for a worker that holds a state in memory alone.
+
+        What is in trouble starts from a checkpoint: otherwise it could take the state with it.
+        """
+        tasks = self.frontier.tasks_from(self.plan[position.node], position.step)
+        sound = (task for task in tasks if (task.node, task.start) not in self.troubles)
+        return max(sound, key=lambda task: task.reach, default=None)
 
     def take_commands(self) -> list[Command]:
         """Return what the event has led to, facts first, and begin anew."""

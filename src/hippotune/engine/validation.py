@@ -6,6 +6,8 @@
   saved promises saves, and nothing else.
 * A lease that runs has its workers, which are on nothing else, and is listed on the nodes of its path; every
   busy worker is on such a lease, or on one that is broken. No slot is given out more than once.
+* A lease that proves something promises no metrics and is listed on no node. What it is to prove is decided
+  once.
 * Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
   time, or keeps the slot for a lease that stops to go on wider.
 * What the frontier would start next is what a frontier made afresh from the plan and the promises would.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 
 from hippotune.engine.core import Engine
 from hippotune.errors import IllegalTransition
@@ -23,7 +26,7 @@ from hippotune.plan.facts import Position
 
 def validate(engine: Engine) -> None:
     """Raise `IllegalTransition`, with the history of the lease concerned, where something does not hold."""
-    for check in (_requests, _promises, _leases, _workers, _work):
+    for check in (_requests, _promises, _leases, _proofs, _workers, _work):
         for fault in check(engine):
             raise IllegalTransition(fault)
 
@@ -88,16 +91,33 @@ def _leases(engine: Engine) -> Iterator[str]:
     state = engine.state
     running = {lease for lease in engine.leases.values() if lease.state == "running"}
     listed = {(node, lease) for node, leases in state.leases.on_nodes() for lease in leases}
-    led_along = {(node, lease) for lease in running for node, _, _ in lease.path}
+    led_along = {(node, lease) for lease in running if not lease.proof for node, _, _ in lease.path}
     for node, lease in listed ^ led_along:
         yield f"a lease is listed on {node} or leads along it, but not both: {lease.history()}"
     for number, lease in engine.leases.items():
         if number != lease.id or lease.state == "over":
-            yield f"a lease is not what it is listed as: {lease.history()}"
+            yield f"a lease is listed wrongly: {lease.history()}"
     for lease in running:
         for worker in lease.workers:
             if engine.workers.busy.get(worker) != lease.id:
                 yield f"a lease runs without its worker {worker}: {lease.history()}"
+
+
+def _proofs(engine: Engine) -> Iterator[str]:
+    running = {
+        lease.id: lease for lease in engine.leases.values() if lease.proof and lease.state == "running"
+    }
+    for number in running.keys() ^ engine.proofs.running.keys():
+        yield f"lease {number} proves something, and nobody knows what"
+    for lease in running.values():
+        if lease.evaluations:
+            yield f"a proof promises metrics: {lease.history()}"
+    if len([fact for fact in engine.plan.proofs if fact.kind == "width"]) > 1:
+        yield "the proof of width was decided more than once"
+    steps = [fact.position.step for fact in engine.plan.proofs if fact.kind == "rehearsal"]
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        yield "the rehearsal was decided more than once"
+    yield from engine.proofs.rehearsal.faults()
 
 
 def _workers(engine: Engine) -> Iterator[str]:
@@ -127,7 +147,7 @@ def _work(engine: Engine) -> Iterator[str]:
     state = engine.state
     stopped = state.halted or state.paused or bool(state.deadlines) or not engine.checkpoints.has_room()
     for worker, position in engine.workers.unsaved():
-        held = state.frontier.held(state.plan[position.node], position.step)
+        held = state.held(position)
         if held is not None and not stopped and state.allocator is None:
             yield f"worker {worker} is idle while it can go on from {position}"
     afresh = state.frontier.rebuilt()

@@ -27,9 +27,9 @@ Fits = Callable[[Mapping[str, Any], int], bool]
 
 # What growing has to bring, in speed over the time that is left, restart included.
 _GAIN = 1.1
-# A stage's end is waited for if that takes no longer than so many restarts.
+# A stage's end is waited for if that takes at most this many restarts.
 _NEAR = 4
-# A wide lease goes on for so many restarts, or such a part of its path, before widths are chosen anew.
+# A wide lease goes on for this many restarts, or this part of its path, before widths are chosen anew.
 _TURN = 20
 _PARTS = 10
 # How many values of a path are looked at. A batch that cannot be split is trained whole by every worker.
@@ -93,7 +93,7 @@ class WidthAllocator:
         return 1 if self._fits is None else int(self.policy.steps(slots)[-1])
 
     def fastest(self, task: Task, slots: int) -> float:
-        """Return how fast a task can be at best, on so many slots."""
+        """Return how fast a task can be at best on `slots` slots."""
         widths = self.ladder(task.goal, task.start, task.end, slots)
         return max(self._profile.speed(step) for step in widths)
 
@@ -126,7 +126,7 @@ class WidthAllocator:
     ) -> Allocated:
         """Say how wide what could start should be, and what should be stopped to go on at another width.
 
-        `beyond` is the time of what could start too, but is not among the tasks. `worths` are those of the
+        `beyond` is the time of further paths that could start. `worths` are those of the
         leases, and then of the tasks. `claims` are widths that tasks were promised when they were stopped.
         """
         values = iter(worths)
@@ -186,7 +186,7 @@ class WidthAllocator:
     def _stop(self, lease: Lease, work: Contender) -> int | None:
         """Return where a lease should stop to go on at another width: at its stage's end if that is near.
 
-        None where that is not worth a restart, or on its way already.
+        None where that is not worth a restart, or already ordered.
         """
         if lease.claim or not self.policy.resizes or work.time <= self._worth(lease):
             return None

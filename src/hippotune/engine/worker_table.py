@@ -7,7 +7,7 @@ together, each on a part of it, or one of them takes it whole while the others o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from fractions import Fraction
 
 from hippotune.errors import IllegalTransition
@@ -29,6 +29,7 @@ class WorkerTable:
         self._holder: dict[Position, int] = {}
         self._unsaved: dict[int, None] = {}
         self._ready: dict[int, None] = {}
+        self._pristine: set[int] = set()
 
     def join(self, worker: int, slot: int) -> None:
         """A worker is up on a slot and holds nothing."""
@@ -37,11 +38,13 @@ class WorkerTable:
         self._slot[worker] = slot
         self._seats.setdefault(slot, {})[worker] = None
         self.idle[worker] = None
+        self._pristine.add(worker)
         self._look(slot)
 
     def leave(self, worker: int) -> None:
         """A worker is gone."""
         self._let_go(worker)
+        self._pristine.discard(worker)
         self.idle.pop(worker, None)
         self.busy.pop(worker, None)
         slot = self._slot.pop(worker, None)
@@ -56,6 +59,7 @@ class WorkerTable:
         """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
         self._let_go(worker)
         del self.idle[worker]
+        self._pristine.discard(worker)
         self.busy[worker] = lease
         slot = self._slot[worker]
         self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
@@ -110,6 +114,15 @@ class WorkerTable:
         slot = self._slot[worker]
         return slot in self._free or slot in self._partly
 
+    def is_pristine(self, worker: int) -> bool:
+        """Whether a worker has been given nothing yet."""
+        return worker in self._pristine
+
+    def idle_for(self, width: Fraction) -> list[int]:
+        """Return the idle workers with room for a width of at most 1; last those with an unsaved state."""
+        able = [each for each in self.idle if (self.has_whole if width >= 1 else self.has_place)(each)]
+        return sorted(able, key=lambda worker: worker in self._unsaved)
+
     # States in memory.
 
     def saved(self, position: Position) -> None:
@@ -155,21 +168,28 @@ class WorkerTable:
 
     # Who is to work.
 
-    def choose(self, source: Position | None, whole: bool = True) -> int:
+    def choose(self, source: Position | None, whole: bool = True, shunned: Set[int] = frozenset()) -> int:
         """Return the idle worker that is best for work from `source`: the one that holds it, or any.
+
+        Those that are `shunned` come last.
 
         With `whole` it gets its slot to itself; otherwise a slot that others are on goes before a free one.
         """
         holder = None if source is None else self._holder.get(source)
-        if holder is not None and (self.has_whole(holder) if whole else self.has_place(holder)):
+        if (
+            holder is not None
+            and holder not in shunned
+            and (self.has_whole(holder) if whole else self.has_place(holder))
+        ):
             return holder
         spare = None
         for slot in self._free if whole else (*self._partly, *self._free):
             for worker in self._seats[slot]:
                 if worker in self.idle:
-                    if worker not in self._unsaved:
+                    if worker not in self._unsaved and worker not in shunned:
                         return worker
-                    spare = worker if spare is None else spare
+                    if spare is None or (spare in shunned and worker not in shunned):
+                        spare = worker
         assert spare is not None, "there is no idle worker"
         return spare
 

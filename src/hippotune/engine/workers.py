@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hippotune.engine.blame import Blame
 from hippotune.engine.lease import Lease
 from hippotune.engine.leases import Leases
-from hippotune.engine.requests import Requests
+from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.protocol.commands import Note
 from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost, WorkerNoted
-
-# A path that took its worker down this often, without a checkpoint in between, is the trials' fault.
-MOST_LOSSES = 3
 
 
 @dataclass(slots=True)
@@ -29,10 +27,11 @@ class BrokenLease:
 class Workers:
     """Handles the events of workers. `broken` are leases with several workers that have lost one."""
 
-    def __init__(self, state: State, leases: Leases, requests: Requests) -> None:
+    def __init__(self, state: State, leases: Leases, proofs: Proofs, blame: Blame) -> None:
         self._state = state
         self._leases = leases
-        self._requests = requests
+        self._proofs = proofs
+        self._blame = blame
         self.broken: dict[int, BrokenLease] = {}
 
     def worker_joined(self, event: WorkerJoined) -> None:
@@ -44,22 +43,27 @@ class Workers:
         self._state.commands.append(Note(event.text))
 
     def worker_lost(self, event: WorkerLost) -> None:
-        """A worker is gone: nothing more comes of what it ran, nor of what it was saving."""
+        """A worker is gone, with the lease that it ran and the saves that it had begun."""
         state = self._state
         state.workers.leave(event.worker)
+        self._proofs.worker_lost(event.worker)
         for number, broken in list(self.broken.items()):
             broken.busy.discard(event.worker)
             if broken.leader == event.worker:
                 broken.leader = None
             if broken.leader is None and not broken.busy:
                 del self.broken[number]
-        for lease in [each for each in state.leases.by_number.values() if event.worker in each.workers]:
+        leases = [each for each in state.leases.by_number.values() if event.worker in each.workers]
+        running = [lease for lease in leases if lease.state == "running"]
+        for lease in leases:
             lease.note(state.now, f"worker {event.worker} lost: {event.reason}")
             if lease.state == "running":
                 self._lose(lease, event)
             elif event.worker == lease.worker:  # otherwise its saves are its leader's business
+                stage = None if running else self._blame.stage_of(lease, min(lease.saves))
                 state.promises.release(lease, keep_saves_until=None)
                 state.leases.forget_if_done(lease)
+                self._blame.lose(stage, event.kind, event.reason, event.worker)
 
     def _lose(self, lease: Lease, event: WorkerLost) -> None:
         """A running lease has lost a worker."""
@@ -67,10 +71,15 @@ class Workers:
         if others := {worker for worker in lease.workers if worker != event.worker}:
             leader = None if event.worker == lease.worker else lease.worker
             self.broken[lease.id] = BrokenLease(leader, others)
+        stage = self._blame.stage_of(lease)
         state.facts += state.leases.record(lease, state.now)
         state.leases.release(lease, keep_saves_until=None)
+        if lease.proof:
+            self._proofs.lost(lease, event.reason)
+            return
+        self._proofs.ended(lease)
         self._leases.keep_apart(lease)
-        self._count_loss(lease, event.reason)
+        self._blame.lose(stage, event.kind, event.reason, event.worker)
 
     def is_broken(self, event: Event) -> bool:
         """Whether an event is about a broken lease. Its end frees the workers that it has left."""
@@ -82,15 +91,3 @@ class Workers:
                 self._state.workers.finish(worker, None, saved=True)
             self.broken[number].busy.clear()
         return True
-
-    def _count_loss(self, lease: Lease, reason: str) -> None:
-        losses = self._leases.losses
-        losses[lease.origin] = losses.get(lease.origin, 0) + 1
-        if losses[lease.origin] >= MOST_LOSSES:
-            del losses[lease.origin]
-            step = lease.at + 1
-            error = (
-                f"the worker died {MOST_LOSSES} times in a row on the way to step {step} "
-                f"of the path that starts at step {lease.start}; the last time: {reason}"
-            )
-            self._requests.fail(lease.node_at(step), step, error)

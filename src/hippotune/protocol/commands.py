@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hippotune.plan.facts import Checkpoint, Fact, Position
+from hippotune.protocol.proof import Verdict
 from hippotune.sequences.config import Config
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Segment:
-    """A lease's way along one node: the step counts in (start, end] belong to `node`."""
+    """The part of a lease's path on one node: the step counts in (start, end] belong to `node`."""
 
     node: int
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunLease:
     """Train one path on one worker, or on several together.
 
@@ -28,8 +29,15 @@ class RunLease:
     and evaluates at the steps named. `required` are metrics that evaluate() must return; with `probe`
     the worker checks that before the first step.
 
+    At the steps in `notes` the worker says what its state is, before it evaluates there, and once more after
+    that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its
+    state. One that is `fresh` runs in an interpreter that has trained nothing yet.
+
     `width` is how many slots' worth of work the lease gets: above 1, `peers` are the workers that train it
-    together with `worker`, which leads; below 1, others train beside it on the same slot.
+    together with `worker`, which leads; below 1, others train beside it on the same slot. The worker may be
+    silent for `patience` times as long as usual before it counts as hung.
+
+    `study` and `trial` are for people: who asked for what lies at its end. Others may have asked for it too.
     """
 
     lease: int
@@ -46,6 +54,12 @@ class RunLease:
     probe: bool = False
     peers: tuple[int, ...] = ()
     width: Fraction = Fraction(1)
+    study: str = ""
+    trial: int | None = None
+    notes: frozenset[int] = frozenset()
+    proof: bool = False
+    fresh: bool = False
+    patience: int = 1
 
     def node_at(self, step: int) -> int:
         """Return the node that the state after `step` steps belongs to."""
@@ -55,7 +69,7 @@ class RunLease:
         return self.segments[0].node if step <= self.start else self.segments[-1].node
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpdateLease:
     """Replace what a running lease still has to do. Steps already passed are answered `StepsMissed`.
 
@@ -67,13 +81,15 @@ class UpdateLease:
     end: int
     saves: frozenset[int]
     evaluations: frozenset[int]
+    notes: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
-    """Tell whoever made a request what came of it. Carried out after the facts before it are durable.
+    """Answer a request. Carried out after the facts before it are durable.
 
-    `order` is the place of this result in the plan's history; results are delivered in that order.
+    `order` is the place of this result in the plan's history; results are delivered in that order. With an
+    `error` the request cannot be met; where it is `suspended`, not before somebody has it retried.
     """
 
     request: int
@@ -82,16 +98,17 @@ class Answer:
     metrics: Mapping[str, float] | None
     error: str | None
     final: bool
+    suspended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """Make facts durable."""
 
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DropCheckpoint:
     """Delete a checkpoint's files; the plan no longer counts on them."""
 
@@ -99,15 +116,23 @@ class DropCheckpoint:
     checkpoint: Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Abort:
     """No trial can work, or nothing can be saved because the disk is full: end the study with this error."""
 
     error: str
     disk_full: bool = False
+    refutation: Verdict | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Wake:
+    """Say `Woken` when the clock has come to a time."""
+
+    at: float
+
+
+@dataclass(frozen=True)
 class Note:
     """Let a person read a text, unless it was shown before."""
 
@@ -115,4 +140,4 @@ class Note:
 
 
 ExecutorCommand = RunLease | UpdateLease
-Command = RunLease | UpdateLease | Answer | Record | DropCheckpoint | Abort | Note
+Command = RunLease | UpdateLease | Answer | Record | DropCheckpoint | Abort | Wake | Note

@@ -1,4 +1,7 @@
-"""What can happen to the engine. Small frozen values; the engine has a handler for each."""
+"""What can happen to the engine. Small frozen values; the engine has a handler for each.
+
+Without slots: values with slots take twice as long to pickle, and most of these come from another process.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from typing import Literal
 
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.plan.numbers import Columns
+from hippotune.protocol.failures import ErrorKind, LossKind
+from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
-    """Train `config` for `step` steps and tell its metrics there, and at the steps in `reports`.
+    """Train `config` for `step` steps and report its metrics there, and at the steps in `reports`.
 
     `isolation_key` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
     checkpoint at `step` as well: the request is answered when both are there, and the checkpoint stays,
@@ -34,14 +39,14 @@ class Request:
 # From the tuners' side.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupSubmitted:
     """A trial group: requests made together."""
 
     requests: tuple[Request, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConfigsForeseen:
     """Configs that may be asked for later, up to a step: where they part is worth a checkpoint."""
 
@@ -49,14 +54,22 @@ class ConfigsForeseen:
     step: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class BranchesForeseen:
+    """Branches of a config are likely at these steps: each is worth a checkpoint."""
+
+    config: Config
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class RequestWithdrawn:
-    """A request is not waited for any more."""
+    """The study no longer waits for a request."""
 
     request: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BestChanged:
     """The best results of a study so far: their checkpoints stay, whatever the budget."""
 
@@ -64,63 +77,68 @@ class BestChanged:
     best: tuple[tuple[Config, int, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorthChanged:
-    """What a study thinks of its open requests, by their numbers: more is better."""
+    """How much a study values its open requests, by their ids: more is better."""
 
     worths: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricsRequired:
     """From now on every evaluation must bring these metrics: a tuner reads them."""
 
     metrics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WidthChanged:
     """From now on this policy chooses how wide leases are; without one, each has one slot."""
 
     policy: WidthPolicy | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeadlineSet:
-    """What a study does not hear before a moment, or before it has taken so many worker-seconds in all, it
-    does not need. None takes that back.
-    """
+    """The study ends at this time, or once it has used this much worker time. None removes the limit."""
 
     study: str
     at: float | None = None
     worker_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckpointLost:
-    """A checkpoint that was to be used is missing or damaged."""
+    """A checkpoint that was about to be loaded is missing or damaged."""
 
     position: Position
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckpointDeleted:
-    """The files of a checkpoint that was dropped take no room any more."""
+    """The files of a dropped checkpoint are deleted."""
 
     checkpoint: Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Paused:
-    """Start nothing until `Resumed`: there is more to come that belongs to what is here already."""
+    """Start nothing until `Resumed`: more requests of the same group are on their way."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resumed:
-    """All that was waited for is here."""
+    """All requests of the group are here."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Woken:
+    """The time has come that a `Wake` named."""
+
+    at: float
+
+
+@dataclass(frozen=True)
 class Halted:
     """Start nothing more; running leases stop at the end of their step and save where they are."""
 
@@ -128,7 +146,7 @@ class Halted:
 # From the executors' side.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerJoined:
     """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which."""
 
@@ -136,18 +154,20 @@ class WorkerJoined:
     slot: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerLost:
-    """A worker is gone, with whatever it was at and had not saved.
+    """A worker is gone, with all that it had not saved.
 
-    Those that trained a lease together with it are lost too; each is announced.
+    Those that trained a lease together with it are lost too; each is announced. `kind` is what is known of
+    the cause.
     """
 
     worker: int
     reason: str
+    kind: LossKind = "died"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeaseStarted:
     """The worker holds the state that the lease starts from. `seconds` is what loading it took."""
 
@@ -155,9 +175,9 @@ class LeaseStarted:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Progressed:
-    """The lease has trained up to `step`; `steps` of them since the last word, in `seconds`."""
+    """The lease has trained up to `step`; `steps` of them since the last report, in `seconds`."""
 
     lease: int
     step: int
@@ -165,12 +185,12 @@ class Progressed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NumbersLogged:
     """What training logged: `numbers` has, by name, one for each of `steps`, or None where a step has none.
 
-    Steps come in order. They come before, or together with, the word that the lease has trained them, and
-    before what was measured or saved there.
+    Steps come in order. They arrive before, or together with, the lease's progress to those
+    steps, and before metrics and checkpoints at them.
     """
 
     lease: int
@@ -178,15 +198,15 @@ class NumbersLogged:
     numbers: Columns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerNoted:
-    """A worker has something to say that a person should read, once."""
+    """A worker's message to the user; shown once."""
 
     worker: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricsReported:
     """The metrics at `step`. `seconds` is what evaluating took."""
 
@@ -196,7 +216,21 @@ class MetricsReported:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class StateNoted:
+    """What the state at `step` is; `evaluated` says whether evaluate() has run there since it was trained.
+
+    `seconds` is what noting it took.
+    """
+
+    lease: int
+    step: int
+    fingerprint: Fingerprint
+    evaluated: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
 class CheckpointSaved:
     """The state at `step` is durable. May come after the lease has finished."""
 
@@ -205,17 +239,18 @@ class CheckpointSaved:
     checkpoint: Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SaveFailed:
-    """The state at `step` could not be written; training is not affected."""
+    """The state at `step` could not be written; training is not affected. `kind` says whether it ever can."""
 
     lease: int
     step: int
     error: str
     disk_full: bool = False
+    kind: ErrorKind = "raised"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepsMissed:
     """An update asked for evaluations or saves at steps that the worker has passed without doing them.
 
@@ -227,20 +262,21 @@ class StepsMissed:
     saves: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeaseFinished:
-    """The worker has trained to the lease's end, or stopped at `step` as told, and holds that state."""
+    """The worker has trained to the lease's end, or stopped at `step` as ordered, and holds that state."""
 
     lease: int
     step: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeaseFailed:
     """The user's code raised.
 
     `step` is the first step count that cannot be reached: raised while training from s to s+1, it is
-    s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no trial can work.
+    s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no trial can work. Where the `kind`
+    of error may lie in the process, the workers that are `replaced` are lost next.
     """
 
     lease: int
@@ -248,12 +284,14 @@ class LeaseFailed:
     error: str
     phase: Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
     checkpoint_unreadable: bool = False
-    out_of_memory: bool = False
+    kind: ErrorKind = "raised"
+    replaced: tuple[int, ...] = ()
 
 
 Event = (
     GroupSubmitted
     | ConfigsForeseen
+    | BranchesForeseen
     | RequestWithdrawn
     | BestChanged
     | WorthChanged
@@ -264,6 +302,7 @@ Event = (
     | CheckpointDeleted
     | Paused
     | Resumed
+    | Woken
     | Halted
     | WorkerJoined
     | WorkerLost
@@ -272,6 +311,7 @@ Event = (
     | NumbersLogged
     | WorkerNoted
     | MetricsReported
+    | StateNoted
     | CheckpointSaved
     | SaveFailed
     | StepsMissed

@@ -1,7 +1,9 @@
 """How a lease goes, from its `RunLease` to its `LeaseFinished` or `LeaseFailed`. No I/O, no clock.
 
-    start ─▶ probe ─▶ at every step count: evaluate ─▶ save ─▶ train … finish
-            (if asked)                     (if due)   (if due)
+    start ─▶ probe ─▶ at every step count: note ─▶ evaluate ─▶ note ─▶ save ─▶ train … finish
+            (if asked)                    (each if due; the second note after an evaluation only)
+
+What is saved is what was noted last.
 
 Real workers, the simulator and the tests' world all drive this class: `next` says what to do, `done` that it
 was done, and `update` takes new orders in between. They add only what doing it means to them. So what is
@@ -15,13 +17,14 @@ from typing import Literal
 from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.protocol.events import StepsMissed
 
-Action = Literal["start", "probe", "evaluate", "save", "train", "finish"]
+Action = Literal["start", "probe", "note", "evaluate", "save", "train", "finish"]
 
 
 class LeaseRun:
     """A lease under way. `at` is the step count reached; `doing` what is being done there, if anything.
 
-    `saved` and `evaluated` are the steps at which that was done, or will not be done any more.
+    `saved` and `evaluated` are the steps at which that was done, or will not be done any more; `noted` are
+    the steps at which the state was noted, each with whether it was evaluated before.
     """
 
     __slots__ = (
@@ -33,6 +36,8 @@ class LeaseRun:
         "evaluated",
         "evaluations",
         "lease",
+        "noted",
+        "notes",
         "over",
         "saved",
         "saves",
@@ -44,6 +49,8 @@ class LeaseRun:
         self.end = lease.end
         self.saves = lease.saves
         self.evaluations = lease.evaluations
+        self.notes = lease.notes
+        self.noted: set[tuple[int, bool]] = set()
         self.saved: set[int] = set()
         self.evaluated: set[int] = set()
         self.doing: Action | None = None
@@ -58,9 +65,14 @@ class LeaseRun:
 
     def _due(self) -> Action:
         """Return what is due at this step count: the one place that decides where a lease saves and stops."""
-        at = self.at
-        if at in self.evaluations and at not in self.evaluated:
+        at, is_evaluated = self.at, self.at in self.evaluated
+        is_due = at in self.notes and (at, is_evaluated) not in self.noted
+        if is_due and not is_evaluated:
+            return "note"
+        if at in self.evaluations and not is_evaluated:
             return "evaluate"
+        if is_due:
+            return "note"
         if at in self.saves and at not in self.saved:
             return "save"
         return "finish" if at >= self.end else "train"
@@ -76,6 +88,8 @@ class LeaseRun:
                 self.at += steps
             case "evaluate":
                 self.evaluated.add(self.at)
+            case "note":
+                self.noted.add((self.at, self.at in self.evaluated))
             case "save":
                 self.saved.add(self.at)
             case "start" | "probe":
@@ -95,7 +109,7 @@ class LeaseRun:
             return self._refuse(update)
         first = self.at + (self.doing == "train")  # the step count to come, or the present one
         self.end = max(update.end, first)
-        self.saves, self.evaluations = update.saves, update.evaluations
+        self.saves, self.evaluations, self.notes = update.saves, update.evaluations, update.notes
         if self.end > self.lease.start:
             self.saves |= {self.end}
         self._stops = None
@@ -111,7 +125,9 @@ class LeaseRun:
     def next_stop(self) -> int:
         """Return the next step count after this one with something to do at it; its end at the latest."""
         if self._stops is None:
-            self._stops = sorted((at for at in self.saves | self.evaluations if at < self.end), reverse=True)
+            self._stops = sorted(
+                (at for at in self.saves | self.evaluations | self.notes if at < self.end), reverse=True
+            )
         while self._stops and self._stops[-1] <= self.at:
             self._stops.pop()
         return self._stops[-1] if self._stops else self.end

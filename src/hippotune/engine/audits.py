@@ -1,0 +1,145 @@
+"""Audits: the proof of the rehearsal, repeated at real branches.
+
+A lease that passes a branch saves there and trains on. It notes its state one step later; a proof lease then
+takes that step from the branch's checkpoint, on another worker where there is one, and must come to the same
+state. The first branches of a plan are audited in any case, later ones as long as all proofs together stay
+within a share of the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hippotune.engine.lease import Lease
+from hippotune.engine.repeat import MOST_LOSSES, Repeat, record
+from hippotune.engine.state import State
+from hippotune.engine.verdicts import judge
+from hippotune.plan.facts import Position, StateRecorded
+from hippotune.protocol.events import StateNoted
+from hippotune.protocol.fingerprint import Fingerprint
+from hippotune.protocol.proof import ProofPolicy, Run
+
+# How many branches of a plan are audited whatever that takes.
+_FIRST = 2
+
+
+@dataclass(slots=True, eq=False)
+class Audit(Repeat):
+    """A step from a branch that is to be repeated; `noted_by` is the worker that it is compared with."""
+
+    noted_by: int | None = None
+
+
+class Audits:
+    """See the module. `waiting` are steps that were noted, and not repeated yet."""
+
+    def __init__(self, state: State, policy: ProofPolicy | None) -> None:
+        self._state = state
+        self._policy = policy if policy is not None and policy.audit else None
+        self._planned: dict[tuple[Lease, int], Position] = {}
+        self._waiting: list[Audit] = []
+        self._running = 0
+        if self._policy is not None:
+            self._waiting += [self._audit(fact, "", None) for fact in state.plan.noted.values()]
+        state.pins.append(self._is_source)
+
+    def _audit(self, fact: StateRecorded, study: str, worker: int | None) -> Audit:
+        node, step = self._state.plan[fact.position.node], fact.position.step
+        run, path = Run("repeated", step - 1), ((node, step - 1, step),)
+        width = self._state.least_width
+        audit = Audit(run, self, study, node.config, path, frozenset({step}), frozenset(), width=width)
+        audit.noted_by = worker
+        return audit
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps wait to be repeated that can be."""
+        return any(self._is_possible(audit) for audit in self._waiting)
+
+    def _is_possible(self, audit: Audit) -> bool:
+        node = audit.path[0][0].holder(audit.start)
+        return audit.start in node.checkpoints or self._state.promises.is_saved(node, audit.start)
+
+    def _is_source(self, position: Position) -> bool:
+        """Whether a checkpoint is one that a step waits to be repeated from."""
+        return any(
+            audit.start == position.step and audit.path[0][0].holder(audit.start).id == position.node
+            for audit in self._waiting
+        )
+
+    # Leases that train.
+
+    def plan(self, lease: Lease) -> None:
+        """Have a lease note its state after the branches that it passes, as far as they are to be audited."""
+        if self._policy is None or lease.peers:
+            return
+        for step in sorted(lease.saves):
+            is_passed = lease.start < step < lease.end and lease.at <= step
+            if is_passed and step in lease.node_at(step).branches and step + 1 not in lease.notes:
+                if not self._is_due(lease, step + 1):
+                    return
+                lease.notes.add(step + 1)
+                self._planned[lease, step + 1] = lease.position(step)
+
+    def _is_due(self, lease: Lease, step: int) -> bool:
+        assert self._policy is not None
+        state = self._state
+        open_ones = len(self._planned) + len(self._waiting) + self._running
+        if open_ones + sum(fact.kind == "audit" for fact in state.plan.proofs) < _FIRST:
+            return True
+        cost = (state.profile.usual or 0.0) * lease.node_at(step).pace + state.profile.restart
+        spent = state.leases.proof_seconds + (open_ones + 1) * cost
+        return spent <= self._policy.audit * state.leases.worker_seconds
+
+    def noted(self, lease: Lease, event: StateNoted) -> None:
+        """A lease has said what its state is: if that is after a branch, the step to it can be repeated."""
+        source = self._planned.pop((lease, event.step), None)
+        if source is None:
+            return
+        fact = StateRecorded(lease.position(event.step), source, event.fingerprint.packed())
+        if fact.position not in self._state.plan.noted:
+            self._state.plan.apply(fact)
+            self._state.facts.append(fact)
+            self._waiting.append(self._audit(fact, lease.study, lease.worker))
+
+    def ended(self, lease: Lease) -> None:
+        """A lease is over, or lost: what it has not noted it will not."""
+        self._planned = {place: at for place, at in self._planned.items() if place[0] is not lease}
+
+    # The proofs.
+
+    def next(self, urgent: bool) -> tuple[Repeat, int] | None:
+        """Return a step that can be repeated now, and a worker for it: another than the one that noted it."""
+        state = self._state
+        for audit in self._waiting:
+            if audit.start not in audit.path[0][0].holder(audit.start).checkpoints:
+                continue
+            idle = state.workers.idle_for(audit.width)
+            others = [worker for worker in idle if worker != audit.noted_by]
+            if not others and not urgent and (state.workers.slots == 1 or not state.leases.training()):
+                others = idle
+            if others:
+                self._waiting.remove(audit)
+                self._running += 1
+                return audit, others[0]
+        return None
+
+    def done(self, repeat: Repeat) -> None:
+        """A step was repeated, or raised."""
+        assert self._policy is not None
+        self._running -= 1
+        plan, step = self._state.plan, repeat.path[-1][2]
+        position = Position(repeat.path[-1][0].id, step)
+        straight = Run("straight", 0)
+        straight.note(step, Fingerprint.unpacked(plan.noted[position].fingerprint), evaluated=False)
+        rehearsed = plan.proved("rehearsal")
+        known = ((), 0.0) if rehearsed is None else (rehearsed.volatile, rehearsed.spread)
+        verdict = judge(self._policy.trainer, [straight, repeat.run], self._state.required, *known)
+        record(self._state, self._policy, "audit", position, verdict)
+
+    def lost(self, repeat: Repeat, reason: str) -> None:
+        """A repetition was lost with its worker: it is open again, unless that happens all the time."""
+        self._running -= 1
+        repeat.again()
+        if repeat.losses < MOST_LOSSES and isinstance(repeat, Audit):
+            self._waiting.append(repeat)

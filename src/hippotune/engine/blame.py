@@ -1,0 +1,146 @@
+"""Who is to blame when a worker is lost: nobody, until a stage was tried again alone, and then that stage.
+
+A worker that dies says nothing about the step that it died in. The loss is booked on the *stage* that it was
+in, as far as it was heard: the stretch from the last step with something to do at it. From then on
+
+* the stage is paused for a while, longer after every loss,
+* leases that come by end where it begins, and
+* a lease that starts there ends where the stage ends, has its slot to itself, and starts from a checkpoint:
+  no other work is lost with it.
+
+So a trial that crashes its worker takes no other with it. When the retries are used up, or three machines
+were lost, the stage is suspended: a fact of the plan, until somebody has it retried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hippotune.engine.lease import Lease
+from hippotune.engine.requests import Requests
+from hippotune.engine.state import State
+from hippotune.engine.trouble import Trouble
+from hippotune.plan.node import Node
+from hippotune.protocol.commands import Note, Wake
+from hippotune.protocol.events import Woken
+from hippotune.protocol.failures import FailureKind
+from hippotune.stages.frontier import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The stage that a lease was lost in: where it begins, and the first step that was not reached.
+
+    `is_alone` says that the lease had this one stage and its slot to itself.
+    """
+
+    place: Place
+    node: Node
+    step: int
+    is_alone: bool
+
+
+class Blame:
+    """Books losses on stages, pauses these, and suspends them."""
+
+    def __init__(self, state: State, requests: Requests) -> None:
+        self._state = state
+        self._requests = requests
+
+    def stage_of(self, lease: Lease, at: int | None = None) -> Stage | None:
+        """Return the stage that a lease is in after `at` steps, or as far as was heard; None at its end.
+
+        To be asked while the lease still owes what it owes: a step at which metrics or a checkpoint are
+        missing may be where it is lost.
+        """
+        at = lease.at if at is None else at
+        is_owed = at in lease.evaluations or at in lease.saves
+        stops = {*lease.saves, *lease.settled, *(end for _, _, end in lease.path)}
+        before = at if is_owed or at not in lease.settled else at + 1
+        start = max((step for step in stops if lease.start < step < before), default=lease.start)
+        if start >= lease.end > lease.start:
+            return None
+        place = lease.origin if start == lease.start else (lease.node_at(start + 1), start)
+        step = min(at if is_owed else at + 1, lease.end)
+        inside = {*lease.saves, *lease.settled, *lease.evaluations}
+        is_alone = lease.alone and not any(lease.start < stop < lease.end for stop in inside)
+        return Stage(place, lease.node_at(step), step, is_alone and place == lease.origin)
+
+    def lose(self, stage: Stage | None, kind: FailureKind, reason: str, worker: int) -> None:
+        """A lease was lost in a stage, or what it came to there. The lease has to be released."""
+        if stage is None:
+            return
+        state = self._state
+        trouble = state.troubles.setdefault(stage.place, Trouble())
+        trouble.losses[kind] += 1
+        trouble.workers.add(worker)
+        if stage.is_alone and kind == "out of memory" and trouble.losses[kind] > 1:
+            self._forget(stage.place)
+            self._requests.fail(stage.node, stage.step, reason)
+        elif stage.is_alone and trouble.is_used_up(state.retries):
+            self._forget(stage.place)
+            times = trouble.losses.total()
+            lost = f"lost {times} times on the way to step {stage.step}, alone on its worker too"
+            state.commands.append(Note(f"a stage is suspended: it was {lost}"))
+            self._requests.fail(stage.node, stage.step, f"{lost}; the last time: {reason}", suspended=True)
+        else:
+            lines = reason.strip().splitlines() or [""]
+            cause = lines[-1 if kind in ("transient", "out of memory") else 0]
+            self._pause(stage, trouble, f"{kind}: {cause}")
+
+    def _pause(self, stage: Stage, trouble: Trouble, cause: str) -> None:
+        state, losses = self._state, trouble.losses.total()
+        pause = state.retries.pause_after(losses)
+        trouble.until = state.now + pause
+        state.frontier.pause(stage.place)
+        state.commands.append(
+            Note(f"lost on the way to step {stage.step} ({cause}); retry {losses} follows after {pause:g} s")
+        )
+        state.commands.append(Wake(trouble.until))
+
+    def woken(self, event: Woken) -> None:
+        """Pauses that end by now are over."""
+        for place, trouble in self._state.troubles.items():
+            if trouble.until <= event.at:
+                self._state.frontier.resume(place)
+
+    def got_on(self, lease: Lease) -> None:
+        """A lease has come to a checkpoint, or to its end: where it started from there is no trouble."""
+        if lease.origin in self._state.troubles:
+            self._forget(lease.origin)
+
+    def _forget(self, place: Place) -> None:
+        del self._state.troubles[place]
+        self._state.frontier.resume(place)
+
+    # How leases go about stages in trouble.
+
+    def isolate(self, lease: Lease) -> None:
+        """Let a lease end before stages in trouble; one that starts in trouble, where its stage ends."""
+        state, first = self._state, self._first_stop(lease)
+        ends = [step for node, step in state.troubles if _comes_by(lease, node, step)]
+        if lease.origin in state.troubles:
+            ends.append(first)
+        last = min(ends, default=lease.end)
+        if last < lease.end:
+            lease.stopping, lease.end = True, last
+            if last > lease.start and last not in lease.node_at(last).checkpoints:
+                state.promises.saves.add(lease, last)
+        lease.alone = lease.width == 1 and first >= lease.end
+
+    def _first_stop(self, lease: Lease) -> int:
+        """Return the first step with something to do at it, for this lease or another one."""
+        node, start, end = lease.path[0]
+        if start in lease.evaluations:
+            return start
+        live = self._state.frontier.live_branches
+        branches = [step for step in node.branch_steps(start, end) if live(node, step)]
+        stops = [step for step in (*lease.evaluations, *lease.saves, *branches) if step > start]
+        return min([*stops, end, lease.end])
+
+
+def _comes_by(lease: Lease, node: Node, step: int) -> bool:
+    """Whether a lease trains on from a step of a node that it does not start from."""
+    return step > lease.start and any(
+        along is node and start <= step < end for along, start, end in lease.path
+    )

@@ -1,0 +1,182 @@
+"""Proof leases: they repeat what was trained before, so that the two can be compared.
+
+A proof lease promises nothing that a request waits for, its metrics answer nobody, and nothing goes on from
+its state. Where it is lost with its worker, it is open again; what it proves is decided when all that belongs
+to it is there, once, and is a fact of the plan then. What to prove, and on which worker, is for the
+`Rehearsal` and the `Audits` to say.
+"""
+
+from __future__ import annotations
+
+from hippotune.engine.audits import Audits
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.orders import Orders
+from hippotune.engine.rehearsal import Rehearsal
+from hippotune.engine.repeat import Repeat
+from hippotune.engine.state import State
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import (
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    LeaseStarted,
+    MetricsReported,
+    NumbersLogged,
+    Progressed,
+    StateNoted,
+)
+from hippotune.protocol.proof import ProofPolicy
+
+
+class Proofs:
+    """Starts proof leases and takes in what becomes of them. `running` has those on their way, by number.
+
+    `steps` are those that were repeated; noting states in other leases took `noting` seconds.
+    """
+
+    def __init__(
+        self, state: State, checkpoints: Checkpoints, orders: Orders, policy: ProofPolicy | None
+    ) -> None:
+        self._state = state
+        self._checkpoints = checkpoints
+        self.rehearsal = Rehearsal(state, checkpoints, orders, policy)
+        self.audits = Audits(state, policy)
+        self.running: dict[int, Repeat] = {}
+        self.steps = 0
+        self.noting = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to be proved, so that results are provisional."""
+        return bool(self.running) or self.rehearsal.is_open or self.audits.is_open
+
+    # Leases that train.
+
+    def adopt(self, lease: Lease) -> None:
+        """A lease starts to train something: it may be what others are compared with."""
+        self.rehearsal.adopt(lease)
+        self.audits.plan(lease)
+
+    def plan(self) -> None:
+        """The orders of some leases have changed: they may pass a branch now."""
+        for lease in self._state.changed:
+            if lease.state == "running" and not lease.proof:
+                self.audits.plan(lease)
+
+    def state_noted(self, event: StateNoted) -> None:
+        """A lease that trains has said what its state is."""
+        lease = self._state.leases.expect(event.lease, event, "running")
+        self.noting += event.seconds
+        self.rehearsal.noted(lease, event)
+        self.audits.noted(lease, event)
+
+    def measured(self, lease: Lease, event: MetricsReported) -> bool:
+        """A lease that trains has metrics; return whether they are for a proof alone."""
+        return self.rehearsal.measured(lease, event)
+
+    def ended(self, lease: Lease) -> None:
+        """A lease that trained something is over, or lost."""
+        self.rehearsal.ended(lease)
+        self.audits.ended(lease)
+
+    # Leases that prove.
+
+    def start(self, urgent: bool) -> None:
+        """Start what can start: what is urgent, or, on workers that nothing else needs, everything."""
+        while (found := self._next(urgent)) is not None:
+            self._start(*found)
+
+    def _next(self, urgent: bool) -> tuple[Repeat, int] | None:
+        if (found := self.rehearsal.next(urgent)) is not None:
+            return found
+        return None if self.rehearsal.is_open else self.audits.next(urgent)
+
+    def _start(self, repeat: Repeat, worker: int) -> None:
+        state, start, end = self._state, repeat.start, repeat.path[-1][2]
+        lease = Lease(
+            state.leases.next_number(), repeat.study, worker, repeat.path, end, state.now, start, repeat.width
+        )
+        lease.proof, lease.notes, lease.updated_at = True, set(repeat.notes), state.now
+        state.leases.open(lease)
+        for step in repeat.saves:
+            state.promises.saves.add(lease, step)
+        state.workers.take(worker, lease.id, repeat.width)
+        self.running[lease.id] = repeat
+        command = RunLease(
+            lease=lease.id,
+            worker=worker,
+            config=repeat.config,
+            start=start,
+            end=end,
+            segments=lease.segments,
+            saves=frozenset(repeat.saves),
+            evaluations=repeat.evaluations,
+            source=lease.node_at(start).checkpoints[start] if start else None,
+            required=state.required,
+            probe=repeat.probe,
+            width=repeat.width,
+            notes=repeat.notes,
+            proof=True,
+            fresh=repeat.fresh,
+        )
+        lease.last_sent = (end, command.saves, command.evaluations, command.notes)
+        lease.note(state.now, f"given to worker {worker}, to prove something: {repeat.run.name}")
+        state.commands.append(command)
+
+    def takes(self, event: Event) -> bool:
+        """Take in an event of a proof lease; False for all others, and for saves, which are like any."""
+        number: int | None = getattr(event, "lease", None)
+        if number is None or (repeat := self.running.get(number)) is None:
+            return False
+        lease, run = self._state.leases.expect(number, event, "running"), repeat.run
+        match event:
+            case LeaseStarted():
+                lease.updated_at = self._state.now
+                lease.startup = event.seconds if repeat.fresh else 0.0
+            case Progressed():
+                self.steps += event.steps
+                lease.at, lease.updated_at = event.step, self._state.now
+            case StateNoted():
+                run.note(event.step, event.fingerprint, event.evaluated)
+            case MetricsReported():
+                run.metrics[event.step] = event.metrics
+            case LeaseFinished():
+                self._end(lease, event.step)
+                repeat.owner.done(repeat)
+            case LeaseFailed():
+                self._end(lease, event.step - 1)
+                for worker in event.replaced:
+                    self._state.workers.leave(worker)
+                if event.checkpoint_unreadable:
+                    self._checkpoints.drop(lease.position(lease.start))
+                    repeat.owner.lost(repeat, event.error)
+                elif event.kind != "raised":
+                    repeat.owner.lost(repeat, event.error)
+                else:
+                    run.error = event.error
+                    repeat.owner.done(repeat)
+            case NumbersLogged():
+                pass
+            case _:
+                return False
+        return True
+
+    def _end(self, lease: Lease, step: int) -> None:
+        state = self._state
+        lease.note(state.now, f"ended at {step}")
+        lease.at = step
+        state.facts += state.leases.record(lease, state.now)
+        for worker in lease.workers:
+            state.workers.finish(worker, None, saved=True)
+        state.leases.release(lease, keep_saves_until=step)
+        del self.running[lease.id]
+
+    def lost(self, lease: Lease, reason: str) -> None:
+        """A proof lease was lost with one of its workers."""
+        repeat = self.running.pop(lease.id)
+        repeat.owner.lost(repeat, reason)
+
+    def worker_lost(self, worker: int) -> None:
+        """A worker is gone, and whatever its process had in memory."""
+        self.rehearsal.worker_lost(worker)

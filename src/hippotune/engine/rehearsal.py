@@ -1,0 +1,310 @@
+"""The rehearsal: proof, before a plan is relied on, that its trainer resumes exactly.
+
+    reference   0 ── 1 ── 2 ──▶        trains straight through: this is the first trial's own training
+                     │ checkpoint
+    fresh            └─── 2            in an interpreter that has trained nothing
+    warm             └─── 2            in the reference's own process, which has trained on meanwhile; it
+                                       evaluates at 1 too
+    again       0 ── 1                 a second start from scratch, in a process that has trained before
+
+States and metrics of all four are compared, and so are the states before and after evaluate(). Where nothing
+is trained further than one step, there is no checkpoint to go on from: then `again` is all.
+
+The reference is the first lease that starts from scratch. It is stopped a step later, if its path is long, so
+that its worker is free; it goes on after the proofs. Where there is none, because the plan was trained by a
+process that was killed before the proof was in, a proof lease is the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.orders import Orders
+from hippotune.engine.repeat import MOST_LOSSES, Repeat, part, record
+from hippotune.engine.state import State
+from hippotune.engine.verdicts import judge
+from hippotune.plan.facts import Position
+from hippotune.plan.node import Node
+from hippotune.protocol.events import MetricsReported, StateNoted
+from hippotune.protocol.proof import Name, ProofPolicy, Run
+from hippotune.stages.frontier import Path
+
+# The reference is not stopped where it takes no more seconds than this to the end of its path.
+_SOON = 5.0
+# How many of the trials that were asked for are remembered, for the case that one has to be the reference.
+_MOST_TRIALS = 16
+
+
+class Rehearsal:
+    """See the module. Without a policy there is none."""
+
+    def __init__(
+        self, state: State, checkpoints: Checkpoints, orders: Orders, policy: ProofPolicy | None
+    ) -> None:
+        self._state = state
+        self._checkpoints = checkpoints
+        self._orders = orders
+        self._policy = policy
+        self._trials: dict[Node, tuple[int, str]] = {}  # how far they were asked, and by which study
+        self._asked = 0  # the furthest that anything was asked
+        self._is_overdue = state.plan.order > 0 or any(node.checkpoints for node in state.plan.nodes)
+        self._forget()
+        state.pins.append(self._is_source)
+
+    def _forget(self) -> None:
+        """There is no reference, or none any more."""
+        self._lease: Lease | None = None  # the reference, while it trains
+        self._reference: Repeat | None = None  # what was seen of it
+        self._is_complete = False
+        self._worker: int | None = None  # which trained it, as long as its process lives
+        self._adds_save = self._is_probed = False
+        self._trial: Node | None = None  # which the reference repeats, where no lease trains it
+        self._missing = 0  # how many repetitions are not done yet
+        self._open: list[Repeat] = []
+        self._done: list[Run] = []
+
+    # What is wanted.
+
+    @property
+    def _steps(self) -> int:
+        """How many steps are still to be rehearsed: 2, or 1 where nothing goes further; 0 when it is over."""
+        known = self._state.plan.proved("rehearsal")
+        steps = min(self._asked, 2)
+        return 0 if self._policy is None or (known is not None and known.position.step >= steps) else steps
+
+    @property
+    def is_open(self) -> bool:
+        """Whether results are provisional: there is something to prove, and something to prove it with."""
+        if not self._steps or self._reference is not None:
+            return self._steps > 0
+        return self._state.plan.order > 0 and self._candidate() is not None
+
+    def asked(self, node: Node, step: int, study: str) -> None:
+        """A request was made."""
+        self._asked = max(self._asked, step)
+        if node in self._trials or len(self._trials) < _MOST_TRIALS:
+            self._trials[node] = (max(step, self._trials.get(node, (0, ""))[0]), study)
+        if (known := self._state.plan.proved("rehearsal")) is not None and self._steps > known.position.step:
+            self._is_overdue = True
+
+    def _candidate(self) -> Node | None:
+        """Return a node of a trial that can be the reference: one that nothing is known to keep from that."""
+        for node, (step, _) in self._trials.items():
+            if step >= self._steps and self._state.plan.failure_on_the_way(node, self._steps) is None:
+                return node
+        return None
+
+    # The reference.
+
+    def adopt(self, lease: Lease) -> None:
+        """A lease starts: if it does so from scratch, it may be the reference."""
+        steps = min(self._steps, lease.goal)
+        if self._reference is not None or lease.start or lease.peers or not steps or steps < self._steps:
+            return
+        promises, node = self._state.promises, lease.node_at(1)
+        if steps > 1 and 1 not in lease.saves:
+            if 1 in node.checkpoints or promises.is_saved(node, 1):
+                return
+            promises.saves.add(lease, 1)
+            self._adds_save = True
+        if steps not in lease.evaluations:
+            promises.evaluations.add(lease, steps)
+        path = part(lease.path, 0, steps)
+        self._lease, self._worker, self._is_overdue = lease, lease.worker, False
+        self._is_probed = not self._state.probed
+        self._reference = self._repeat("reference", path, lease.study, frozenset({steps}))
+        self._reference.width = lease.width
+        lease.notes |= self._reference.notes
+
+    def _repeat(self, name: Name, path: Path, study: str, evaluations: frozenset[int]) -> Repeat:
+        start, end = path[0][1], path[-1][2]
+        config, notes = path[-1][0].config, frozenset(range(max(start, 1), end + 1))
+        width = self._state.least_width if self._reference is None else self._reference.width
+        return Repeat(Run(name, start), self, study, config, path, notes, evaluations, width=width)
+
+    def noted(self, lease: Lease, event: StateNoted) -> None:
+        """A lease has said what its state is."""
+        if lease is self._lease and self._reference is not None:
+            self._reference.run.note(event.step, event.fingerprint, event.evaluated)
+            if event.evaluated and event.step == self._reference.path[-1][2]:
+                self._complete()
+                self._cut(lease)
+
+    def _cut(self, lease: Lease) -> None:
+        """Stop the reference a step later if its path is long, so that its worker is free for the proofs."""
+        profile = self._state.profile
+        left = (lease.end - lease.at) * (profile.usual or 0.0) * lease.node_at(lease.end).pace
+        if lease.end > lease.at + 1 and left > _SOON and self._checkpoints.has_room_to_stop():
+            lease.note(self._state.now, "to stop, so that its training can be repeated")
+            lease.stopping = True
+            self._orders.stop_at(lease, lease.at + 1)
+
+    def measured(self, lease: Lease, event: MetricsReported) -> bool:
+        """A lease has metrics; return whether nobody but the rehearsal has asked for them."""
+        if lease is not self._lease or self._reference is None:
+            return False
+        if event.step not in self._reference.evaluations:
+            return False
+        self._reference.run.metrics[event.step] = event.metrics
+        return event.step not in self._state.frontier.wants.get(lease.node_at(event.step), {})
+
+    def ended(self, lease: Lease) -> None:
+        """A lease is over, or lost. Where the reference was not complete, another one is needed."""
+        if lease is self._lease:
+            self._lease = None
+            if not self._is_complete:
+                self._is_overdue = lease.at > 0
+                self._forget()
+
+    def worker_lost(self, worker: int) -> None:
+        """A worker's process is gone."""
+        if worker == self._worker:
+            self._worker = None
+
+    def _complete(self) -> None:
+        """All of the reference is there: now it is repeated."""
+        assert self._reference is not None
+        self._is_complete = True
+        path, study = self._reference.path, self._reference.study
+        self._done = [self._reference.run]
+        if path[-1][2] > 1:
+            rest = part(path, 1, 2)
+            self._open.append(self._repeat("warm", rest, study, frozenset({1, 2})))
+            self._open.append(self._repeat("fresh", rest, study, frozenset({2})))
+            self._open[-1].fresh = True
+        self._open.append(self._repeat("again", part(path, 0, 1), study, frozenset({1})))
+        self._open[-1].probe = self._is_probed
+        self._missing = len(self._open)
+
+    def _is_source(self, position: Position) -> bool:
+        """Whether a checkpoint is the one that the proofs start from."""
+        return self._reference is not None and position == self._source
+
+    @property
+    def _source(self) -> Position | None:
+        if self._reference is None or self._reference.path[-1][2] < 2:
+            return None
+        return Position(self._reference.path[0][0].id, 1)
+
+    # The proofs.
+
+    def next(self, urgent: bool) -> tuple[Repeat, int] | None:
+        """Return what is to be repeated now, and the worker for it.
+
+        Urgent is what the reference's own worker can do, and what one can that has trained nothing yet.
+        """
+        if self._is_source_lost():
+            self._forget()
+            self._is_overdue = True
+        if self._reference is None:
+            return self._new_reference(urgent)
+        for repeat in self._open:
+            if repeat.start and 1 not in repeat.path[0][0].holder(1).checkpoints:
+                continue
+            worker = self._worker_for(repeat, urgent)
+            if worker is not None:
+                self._open.remove(repeat)
+                return repeat, worker
+        return None
+
+    def _is_source_lost(self) -> bool:
+        """Whether nothing is being repeated, and the checkpoint to repeat it from was lost with a worker."""
+        if self._missing != len(self._open) or not any(repeat.start for repeat in self._open):
+            return False
+        first = self._open[0].path[0][0].holder(1)
+        return 1 not in first.checkpoints and not self._state.promises.is_saved(first, 1)
+
+    def _worker_for(self, repeat: Repeat, urgent: bool) -> int | None:
+        workers = self._state.workers
+        idle = workers.idle_for(repeat.width)
+        if self._worker is None or not self._state.requests:
+            urgent = False
+        if repeat.fresh and (pristine := [each for each in idle if workers.is_pristine(each)]):
+            return pristine[0]
+        if self._worker in idle:
+            return self._worker
+        if urgent or (repeat.run.name == "warm" and self._worker is not None):
+            return None
+        used = [each for each in idle if repeat.fresh or not workers.is_pristine(each)]
+        if not used and not self._state.requests and not self._state.leases.by_number:
+            used = idle  # nothing is left that a process could train before
+        return next(iter(used), None)
+
+    def _new_reference(self, urgent: bool) -> tuple[Repeat, int] | None:
+        """Return the training of a trial that is to be the reference, where no lease can be it."""
+        steps = self._steps
+        if not steps or (urgent and not self._is_overdue) or not self._state.probed:
+            return None
+        idle = self._state.workers.idle_for(self._state.least_width)
+        node = self._candidate()
+        if node is None or not idle:
+            return None
+        path = _path_to(node.holder(steps), steps)
+        reference = self._repeat("reference", path, self._trials[node][1], frozenset({steps}))
+        first = path[0][0]
+        if steps > 1 and 1 not in first.checkpoints and not self._state.promises.is_saved(first, 1):
+            reference.saves = frozenset({1})
+            self._adds_save = True
+        self._reference, self._trial, self._is_overdue = reference, node, False
+        self._worker = idle[0]
+        return reference, idle[0]
+
+    def done(self, repeat: Repeat) -> None:
+        """Something was repeated, or raised."""
+        if repeat is self._reference:
+            if repeat.run.error is None:
+                self._complete()
+                return
+            assert self._trial is not None
+            del self._trials[self._trial]  # a trial that fails cannot be the reference
+            self._forget()
+            self._is_overdue = True
+            return
+        self._done.append(repeat.run)
+        self._missing -= 1
+        if not self._missing:
+            self._decide()
+
+    def lost(self, repeat: Repeat, reason: str) -> None:
+        """A repetition was lost with its worker: it is open again, unless that happens all the time."""
+        repeat.again()
+        if repeat is self._reference:
+            self._forget()
+            self._is_overdue = True
+        elif repeat.losses < MOST_LOSSES:
+            self._open.append(repeat)
+        else:
+            repeat.run.error = f"the worker died {MOST_LOSSES} times; the last time: {reason}"
+            self.done(repeat)
+
+    def faults(self) -> Iterator[str]:
+        """Yield what does not hold: for validation."""
+        if self._lease is not None and self._lease.state != "running":
+            yield f"the rehearsal waits for a lease that is over: {self._lease.history()}"
+        if not self._steps and self._reference is not None:
+            yield "the rehearsal goes on though it is decided"
+
+    def _decide(self) -> None:
+        assert self._policy is not None
+        assert self._reference is not None
+        verdict = judge(self._policy.trainer, self._done, self._state.required)
+        node, _, step = self._reference.path[-1]
+        record(self._state, self._policy, "rehearsal", Position(node.id, step), verdict)
+        source, adds_save = self._source, self._adds_save
+        self._forget()
+        if source is not None and adds_save:
+            self._checkpoints.drop_if_unneeded(source)
+
+
+def _path_to(node: Node, step: int) -> Path:
+    """Return the way from scratch to a step along a node."""
+    path: list[tuple[Node, int, int]] = []
+    along: Node | None = node
+    while along is not None:
+        if along.start < step:
+            path.append((along, along.start, step))
+            step = along.start
+        along = along.parent
+    return tuple(reversed(path))

@@ -1,0 +1,81 @@
+"""Training that is to be repeated as a proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from hippotune.engine.state import State
+from hippotune.plan.facts import Position, ProofRecorded
+from hippotune.protocol.commands import Abort, Note
+from hippotune.protocol.proof import ProofPolicy, Run, Verdict
+from hippotune.sequences.config import Config
+from hippotune.stages.frontier import Path
+
+# A proof that took its worker down this often cannot be made.
+MOST_LOSSES = 3
+
+
+class Owner(Protocol):
+    """Whoever wants something repeated."""
+
+    def done(self, repeat: Repeat) -> None:
+        """It was repeated, or raised."""
+
+    def lost(self, repeat: Repeat, reason: str) -> None:
+        """It was lost with its worker, or could not be loaded."""
+
+
+@dataclass(slots=True, eq=False)
+class Repeat:
+    """A path to be trained again, from scratch or from a checkpoint; what is seen of it goes into `run`.
+
+    `losses` is how often it was begun in vain. What becomes of it is for its `owner` to say.
+    """
+
+    run: Run
+    owner: Owner
+    study: str
+    config: Config
+    path: Path
+    notes: frozenset[int]
+    evaluations: frozenset[int]
+    saves: frozenset[int] = frozenset()
+    fresh: bool = False
+    probe: bool = False
+    width: Fraction = Fraction(1)
+    peers: int = 0
+    losses: int = 0
+
+    @property
+    def start(self) -> int:
+        """The step that it starts from."""
+        return self.path[0][1]
+
+    def again(self) -> None:
+        """Forget what was seen: it is to be repeated once more."""
+        self.losses += 1
+        self.run = Run(self.run.name, self.run.start)
+
+
+def part(path: Path, start: int, end: int) -> Path:
+    """Return the part of a path between two steps."""
+    return tuple(
+        (node, max(first, start), min(last, end))
+        for node, first, last in path
+        if max(first, start) < min(last, end)
+    )
+
+
+def record(state: State, policy: ProofPolicy, kind: str, position: Position, verdict: Verdict) -> None:
+    """Make a verdict a fact of the plan. Where training differs, that ends the study."""
+    outcome, text = verdict.outcome, verdict.text
+    told = (verdict.path, verdict.step, verdict.spread, verdict.volatile)
+    fact = ProofRecorded(kind, position, outcome, text, *told)
+    state.plan.apply(fact)
+    state.facts.append(fact)
+    if outcome == "differs" and policy.exact and kind != "width":
+        state.commands.append(Abort(text, refutation=verdict))
+    elif text:
+        state.commands.append(Note(text))

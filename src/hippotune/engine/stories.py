@@ -1,0 +1,155 @@
+"""What is said of two runs that differ: how they were trained, why they may differ, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hippotune.protocol.fingerprint import Difference
+from hippotune.protocol.proof import Name
+
+OUTSIDE = (
+    "a global, a class attribute, a file, the environment, or a library's own random numbers. Keep what "
+    "training changes on self and make it in build(); draw random numbers from random, numpy.random or "
+    "torch, or from a generator on self"
+)
+_STRAIGHT = "straight through"
+
+
+@dataclass(frozen=True)
+class Story:
+    """How two runs are told apart: what was done, where each value was found, and what to make of it."""
+
+    what: str
+    one: str
+    other: str
+    cause: str = ""
+
+
+_UNSEEDED = (
+    "Something draws random numbers that are not seeded (np.random.default_rng(), uuid, os.urandom), reads "
+    "the clock, goes by id() of objects, or computes in an order that is not fixed (threads, GPU kernels, "
+    "sets of objects). Seed it with self.seed, or keep it out of the state"
+)
+STORIES: Mapping[Name, Story] = {
+    "twice": Story(
+        "is not deterministic: two runs in fresh interpreters, of the same config and seed, differ",
+        "in the first run",
+        "in the second",
+        _UNSEEDED,
+    ),
+    "evaluated": Story(
+        "is not exact: a trial that is evaluated after every step differs from one that is evaluated at its "
+        "end alone",
+        "without evaluations",
+        "with them",
+        "evaluate() changes something that training or a later evaluate() uses, on self or outside: "
+        "trials that share steps are evaluated at each other's steps. Let it work on copies",
+    ),
+    "again": Story(
+        "is not exact: the second trial in a process differs from the first",
+        "in the first",
+        "in the second",
+        f"Every trial gets a new object, so the first left something behind elsewhere: {OUTSIDE}. What goes "
+        "by id() of objects differs too: their ids are others in every trial. An import "
+        "within build() or train() can do it too, where the library draws random numbers as it is loaded: "
+        "import it at the top of the file, or in prepare()",
+    ),
+    "unsaved": Story(
+        "is not exact: a trial of which checkpoints are saved differs from one without",
+        "with checkpoints",
+        "without",
+        "Saving changes something: state_dict(), save() or a __getstate__() must leave the object as it is",
+    ),
+    "fresh": Story(
+        "is not exact: a trial that is cut after step {start} and goes on in a fresh process differs from "
+        "one that is trained straight through",
+        _STRAIGHT,
+        "after the cut",
+    ),
+    "warm": Story(
+        "is not exact: a trial that is cut after step {start} and goes on in a process that has trained "
+        "something else since differs from one that is trained straight through",
+        _STRAIGHT,
+        "after the cut",
+    ),
+    "repeated": Story(
+        "is not exact: a step that was repeated from the checkpoint of a branch after step {start} differs "
+        "from the same step trained straight through",
+        _STRAIGHT,
+        "from the checkpoint",
+    ),
+    "wide": Story("learns differently on several workers than on one", "on one worker", "on several"),
+}
+# Where nothing tells whether two interpreters would agree.
+ANEW = Story(
+    "is not exact: a second trial of the same config and seed, in a process that has trained, differs from "
+    "the first",
+    "in the first",
+    "in the second",
+    f"{_UNSEEDED}. Or the first trial has left something behind: {OUTSIDE}",
+)
+NOT_DETERMINISTIC = Story(
+    "is not deterministic: the same step, trained twice from the same start, differs each time",
+    "in one run",
+    "in another",
+    f"{_UNSEEDED}. Or training changes something that is not on self, and uses it: {OUTSIDE}",
+)
+WIDE = (
+    "So it is trained at width 1, where that is exact. Each worker has a part of the batch, and the mean of "
+    "their gradients is used: that is another gradient where a loss sums over the batch, leaves out padding, "
+    "weighs classes, or compares samples with each other (mixup, contrastive losses), and where the batch "
+    "is not a tensor's first dimension. Divide such sums by self.total(count), or keep to width 1"
+)
+RAISED = "{trainer} is not exact: {run} raised where training straight through did not. {error}"
+RUNS: Mapping[Name, str] = {
+    "fresh": "going on from the checkpoint of step {start} in a fresh process",
+    "warm": "going on from the checkpoint of step {start} in a process that has trained since",
+    "repeated": "going on from the checkpoint of step {start}",
+    "wide": "the same step on several workers",
+}
+EVALUATE = (
+    "evaluate() of {trainer} changes the state: after step {step}, {told}. Trials that share steps are "
+    "evaluated at each other's steps, so evaluate() has to leave everything as it is: let it work on copies. "
+    "What nothing depends on can be declared: volatile = {{{path!r}}} in the class"
+)
+VOLATILE = (
+    "{names} of {trainer} {differ} each time the same step is trained, and {are} left out of the comparison. "
+    "If that is meant, say so by volatile = {declared} in the class; if training or a result depends on it, "
+    "that is not exact"
+)
+NOISY = (
+    "{trainer} is exact up to the noise of its kernels: {path} differs by {spread:.1g} of its scale between "
+    "two runs of the same step, and runs from checkpoints by no more than ten times that. "
+    "torch.use_deterministic_algorithms(True) in prepare() makes it exact where there are such kernels"
+)
+
+
+def cause_of_a_cut(lost: Sequence[Difference], orders: Sequence[str], saved_by: str) -> str:
+    """Say why a trial that goes on from a checkpoint may differ.
+
+    `lost` is what a save and a load changes, `orders` are the sets whose order does.
+    """
+    said = "; ".join(item.told("before", "after") for item in lost[:3])
+    changed = f"A save and a load changes this: {said}. " if said else ""
+    if saved_by:
+        return (
+            f"{changed}{saved_by} of the trainer leaves out something that training uses, or training "
+            f"uses something that is not on self: {OUTSIDE}. Without {saved_by}, everything on self is saved"
+        )
+    if orders:
+        return (
+            f"{changed}{orders[0]} is a set: its order depends on how it was filled and emptied, and no "
+            "copy of it keeps that. Go through sorted(it), or keep the items as keys of a dict, whose "
+            "order is saved"
+        )
+    if lost:
+        return (
+            f"{changed}A __getstate__(), __setstate__() or __reduce__() of its class leaves it out or makes "
+            f"something else of it. If that is not the cause, training uses something that is not on self: "
+            f"{OUTSIDE}"
+        )
+    return (
+        "Everything on self was the same at the cut, so training or evaluate() uses something that is not "
+        f"on self: {OUTSIDE}"
+    )

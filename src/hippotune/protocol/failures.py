@@ -1,0 +1,53 @@
+"""Why training ends before its time, and how often it is tried again.
+
+What user code raises is a failure of its trial, for good. All else is nobody's fault: it is tried again by
+`Retries`, after growing pauses, and then suspended until a person has it retried; never a lasting failure.
+
+* ``raised``: by user code; lasting.
+* ``out of memory``: tried once more in a fresh process, alone on its slot; then as if raised.
+* ``transient``: an error of a device, a disk or a connection; tried again in a fresh process.
+* ``died``: the worker's process is gone: killed, crashed or ended by the system.
+* ``hung``: a worker finished nothing for too long; tried again with twice the patience.
+* ``infrastructure``: the worker's machine, or the way to it, is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hippotune.errors import InvalidInput
+
+ErrorKind = Literal["raised", "out of memory", "transient"]
+LossKind = Literal["died", "hung", "infrastructure"]
+FailureKind = ErrorKind | LossKind
+
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a stage is tried again whose worker was lost, and after which pause: twice as long each time.
+
+    Parameters
+    ----------
+    times : int
+        How many losses are followed by another try; after one more, the stage is suspended.
+    pause : float
+        The seconds before the first retry.
+    """
+
+    times: int = 3
+    pause: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.times, int) or isinstance(self.times, bool) or self.times < 0:
+            raise InvalidInput(
+                f"retries is {self.times!r}; expected a whole number from 0 on, or hippo.Retries"
+            )
+        if not isinstance(self.pause, int | float) or not self.pause >= 0:
+            raise InvalidInput(f"pause is {self.pause!r}; expected seconds from 0 on")
+
+    def pause_after(self, losses: int) -> float:
+        """Return the seconds between so many losses and the next try."""
+        return min(self.pause * 2.0 ** min(losses - 1, 30), max(_LONGEST_PAUSE, self.pause))

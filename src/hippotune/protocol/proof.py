@@ -1,0 +1,78 @@
+"""Proofs of exactness as values: what came of training something more than once, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hippotune.protocol.fingerprint import Fingerprint
+
+Name = Literal[
+    "reference",
+    "fresh",
+    "warm",
+    "again",
+    "straight",
+    "repeated",
+    "narrow",
+    "wide",
+    "twice",
+    "evaluated",
+    "unsaved",
+]
+Outcome = Literal["exact", "noisy", "differs"]
+
+
+@dataclass(slots=True)
+class Run:
+    """What was seen of one run: its states by step, before and after evaluate(), and its metrics.
+
+    In a rehearsal the `reference` is trained straight through, `fresh` and `warm` go on from its checkpoint
+    in a fresh interpreter and in its own process, and `again` is a second start from scratch in a warm
+    process. In an audit, `straight` passes a branch and `repeated` goes on from its checkpoint. `narrow` and
+    `wide` train the same step on one worker and on several. A check also trains `twice`, each time in an
+    interpreter of its own, with an evaluation after every step (`evaluated`), and without checkpoints
+    (`unsaved`). `error` is what a run raised.
+    """
+
+    name: Name
+    start: int
+    states: dict[int, Fingerprint] = field(default_factory=dict)
+    evaluated: dict[int, Fingerprint] = field(default_factory=dict)
+    metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    error: str | None = None
+
+    def note(self, step: int, fingerprint: Fingerprint, evaluated: bool) -> None:
+        """Take in a state."""
+        (self.evaluated if evaluated else self.states)[step] = fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows from some runs.
+
+    `text` is for the person who wrote the trainer: empty where there is nothing to say, a warning where
+    something is volatile, and what differs, why, and what to do where the outcome is "differs". `path` names
+    what differs, if it is on the trainer; `step` is the step after which it was seen. `spread` is how far
+    floats of straight runs are apart, relative to their scale. `volatile` has what differs each time and
+    means nothing: paths and metrics, to be left out of later proofs.
+    """
+
+    outcome: Outcome
+    text: str = ""
+    path: str | None = None
+    step: int | None = None
+    spread: float = 0.0
+    volatile: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProofPolicy:
+    """What to prove of a trainer, by its name: whether a difference ends the study, and which share of the
+    work audits may take.
+    """
+
+    trainer: str
+    exact: bool = True
+    audit: float = 0.01
