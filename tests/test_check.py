@@ -272,7 +272,7 @@ def test_an_error_of_evaluate_before_the_first_step_says_so() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"steps": 1}, "steps is 1; expected a whole number from 2 on"),
+        ({"steps": 1}, "steps is 1; expected a whole number of at least 2"),
         ({"steps": 2, "processes": 0}, "processes is 0"),
         ({"steps": 5, "config": {"lr": hippo.Table([1, 2, 3])}}, "steps is 5; the config has values for 3"),
         ({"trainer": int}, "trainer is <class 'int'>; expected a class that extends hippo.Trainer"),

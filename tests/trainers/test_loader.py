@@ -246,3 +246,17 @@ def test_an_order_of_another_making_is_refused() -> None:
         Loader(Numbers(), 1, sampler=[1, 2])
     with pytest.raises(InvalidInput, match="samples was 10 and is 12 here"):
         Loader(Numbers(12), 1).load_state_dict(Loader(Numbers(10), 1).state_dict())
+
+
+@given(before=st.integers(0, 30), seed=st.integers(0, 5), size=st.integers(1, 4))
+def test_a_new_seed_counts_from_the_next_epoch_on(before: int, seed: int, size: int) -> None:
+    loader, old, new = (Loader(Numbers(), size, seed=of) for of in (0, 0, seed))
+    for each in (loader, old, new):
+        list(each.batches(before))
+    begun = loader.position > 0
+    loader.seed = seed
+    rest = torch.cat(list(loader)) if begun else None
+    assert rest is None or rest.equal(torch.cat(list(old)))
+    if begun:
+        list(new)
+    assert torch.cat(list(loader)).equal(torch.cat(list(new)))

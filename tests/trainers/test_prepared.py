@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,7 +32,8 @@ class Catalogue:
 
 
 class Keyed:
-    pass
+    def __init__(self) -> None:
+        self.fill = math.nan  # which is not equal to itself
 
 
 class Prepared(Trainer):
@@ -45,6 +47,7 @@ class Prepared(Trainer):
         name = "/data/imagenet/train/class_00000001/shard_{}.npy"
         self.shards = {name.format(number): np.full(3, number) for number in range(3)}
         self.by_object = {Keyed(): np.zeros(2)}
+        self.keyed = Keyed()
         self.catalogue = Catalogue()
         self.transform = functools.partial(max, default=())
         self.kind = torch.float32

@@ -540,3 +540,16 @@ def test_a_global_that_training_changes_by_any_name_is_refused() -> None:
     session.start(CONFIG, 0, None, False)
     with pytest.raises(TrainerError, match=r"training has changed what it reads .*STATE.*Keep it on self"):
         session.advance()
+
+
+def test_a_session_goes_on_beyond_what_32_bits_count() -> None:
+    far = 2**31
+    session = new_session()
+    session.start(CONFIG, 0, None, warm=False)
+    state = saved_by(session)
+    Logged.calls.clear()
+    session.start(Config({"lr": Piecewise([0.1, 0.01], [far]), "bs": 8}), far - 1, state, warm=False)
+    session.advance()
+    session.advance()
+    assert session.step == far + 1
+    assert Logged.calls[-3:] == ["train", ("setup", {"lr": 0.01}), "train"]

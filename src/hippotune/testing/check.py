@@ -15,24 +15,22 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from hippotune import checks
+from hippotune.engine.verdicts import judge
 from hippotune.errors import InvalidInput, NotExact, TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.fresh import FreshInterpreters
 from hippotune.identity.fingerprint import fingerprint
+from hippotune.protocol.proof import Run, Verdict
+from hippotune.scratch import Scratch
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
 from hippotune.sizes import format_bytes
-from hippotune.testing import verdict
-from hippotune.testing.runs import Outcome, Task, run_cuts, run_evaluated, run_reference, run_warm
+from hippotune.testing.runs import Task, run_cuts, run_evaluated, run_reference, run_warm
 from hippotune.trainers.base import Trainer
-from hippotune.trainers.state.formats import kind_of
-
-_SAVES_ITSELF = {"object": None, "state_dict": "state_dict()", "files": "save()"}
 
 
 @dataclass(frozen=True)
@@ -45,17 +43,19 @@ class Exactness:
     interpreters: int
     checkpoint_bytes: int
     seconds: float
+    spread: float = 0.0
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """Return it as lines for people to read."""
         cuts = f"{self.cuts} cut{'s' if self.cuts != 1 else ''}"
+        same = f"the same up to noise of {self.spread:.1g}" if self.spread else "the same bits"
         rows = [
-            ("straight through, twice", f"{self.steps} steps", "the same bits"),
+            ("straight through, twice", f"{self.steps} steps", same),
             ("evaluated after every step", f"{self.steps} evaluations", "nothing changed"),
-            ("from scratch in a used process", "with and without checkpoints", "the same bits"),
-            ("cut, on in a fresh process", cuts, "the same bits"),
-            ("cut, on in a used process", cuts, "the same bits"),
+            ("from scratch in a used process", "with and without checkpoints", same),
+            ("cut, on in a fresh process", cuts, same),
+            ("cut, on in a used process", cuts, same),
         ]
         return [f"  {what:<32}{much:<30}{found}" for what, much, found in rows]
 
@@ -104,30 +104,28 @@ def check_exact(
     environment : mapping
         The environment variables of the interpreters; by default those of ``hippo.Local()``.
     """
-    for name, value, least in (("steps", steps, 2), ("processes", processes, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"{name} is {value!r}; expected a whole number from {least} on")
+    checks.whole("steps", steps, least=2)
+    checks.whole("processes", processes)
     config = config if isinstance(config, Config) else Config(config)
     if config.limit is not None and config.limit < steps:
         raise InvalidInput(f"steps is {steps}; the config has values for {config.limit} steps only")
-    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
-        raise InvalidInput(f"trainer is {trainer!r}; expected a class that extends hippo.Trainer")
+    checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
     if environment is None:
         from hippotune.executors.local.executor import Local
 
         environment = Local().environment()
     began = time.monotonic()
-    with TemporaryDirectory(prefix="hippo-") as folder:
-        task = Task(config, steps, Path(folder))
+    with Scratch() as folder:
+        task = Task(config, steps, folder)
         check = _Check(trainer, Job(trainer, dict(settings or {}), seed), task, quick)
         try:
-            reference = check.run(environment, processes)
+            spread, notes = check.run(environment, processes)
         except NotExact as found:
             raise _with_what_the_code_changes(found, trainer) from None
-        size = max(path.stat().st_size for path in Path(folder, "reference").iterdir())
+        size = max(path.stat().st_size for path in folder.iterdir())
     seconds = time.monotonic() - began
     interpreters = 3 + (1 if quick else steps - 1)
-    return Exactness(trainer.__name__, steps, steps - 1, interpreters, size, seconds, reference.notes)
+    return Exactness(trainer.__name__, steps, steps - 1, interpreters, size, seconds, spread, notes)
 
 
 def _with_what_the_code_changes(found: NotExact, trainer: type[Trainer]) -> NotExact:
@@ -146,27 +144,33 @@ class _Check:
     task: Task
     quick: bool
 
-    def run(self, environment: Mapping[str, str], processes: int) -> Outcome:
-        """Try everything, and return the run that all others were compared with."""
+    def run(self, environment: Mapping[str, str], processes: int) -> tuple[float, tuple[str, ...]]:
+        """Try everything; return how noisy it is, and what a person should read."""
         task = self.task
         with ExitStack() as stack:
             pool = ThreadPoolExecutor(processes)
             stack.callback(pool.shutdown, cancel_futures=True)
             interpreters = stack.enter_context(FreshInterpreters(self.job, environment))
-            reference = interpreters.run(run_reference, task)
+            reference, notes = interpreters.run(run_reference, task)
             warm = pool.submit(interpreters.run, run_warm, task)
             evaluating = pool.submit(interpreters.run, run_evaluated, task)
             cuts = range(task.steps - 1, 0, -1)
             groups = [tuple(cuts)] if self.quick else [(cut,) for cut in reversed(cuts)]
             cutting = [pool.submit(interpreters.run, run_cuts, (task, group)) for group in groups]
-            repeated, again, unsaved, *from_cuts = warm.result()
-            self._check(reference, repeated, again, unsaved)
+            twice, again, unsaved, *from_cuts = warm.result()
+            straight = self._judged(Verdict("exact"), reference, twice, again, unsaved)
             evaluated = evaluating.result()
-            self._check(reference, evaluated)
-            fresh = [outcome for future in cutting for outcome in future.result()]
-            self._check(evaluated, *sorted(fresh, key=lambda outcome: outcome.start), *from_cuts)
-        return reference
+            straight = self._judged(straight, reference, evaluated)
+            fresh = [run for future in cutting for run in future.result()]
+            fresh.sort(key=lambda run: run.start)
+            cut = self._judged(straight, evaluated, *fresh, *from_cuts)
+        return cut.spread, (*notes, *dict.fromkeys(filter(None, (straight.text, cut.text))))
 
-    def _check(self, truth: Outcome, *outcomes: Outcome) -> None:
-        saves_itself = _SAVES_ITSELF[kind_of(self.trainer)]
-        verdict.check(self.trainer.__name__, saves_itself, outcomes, truth)
+    def _judged(self, known: Verdict, *runs: Run) -> Verdict:
+        name = self.trainer.__name__
+        verdict = judge(name, runs, volatile=known.volatile, spread=known.spread)
+        if verdict.outcome == "differs":
+            raise NotExact(verdict.text, verdict.path, verdict.step)
+        said = ". ".join(filter(None, (known.text, verdict.text)))
+        volatile = (*known.volatile, *verdict.volatile)
+        return Verdict("exact", said, None, None, max(known.spread, verdict.spread), volatile)

@@ -15,10 +15,12 @@ earlier trial is left over in a later one. All calls come from one thread, a pro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal
 
+from hippotune.errors import TrainerError
+from hippotune.trainers.hyperparameters import value_in_force
 from hippotune.trainers.logged import log
 
 UserCall = Literal["prepare", "build", "setup", "train", "evaluate"]
@@ -44,6 +46,9 @@ class Trainer(ABC):
     widens : bool
         Whether several workers can train one trial together, and learn the same as one. It takes an adapter
         that shares out batches and gradients.
+    volatile : frozenset[str]
+        What differs each time and means nothing to training: attributes, as ``"self.started"``, with all
+        that they hold, and metrics, as ``"seconds"``. They are saved, but not compared.
     settings : Mapping[str, Any]
         What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
     seed : int
@@ -51,6 +56,7 @@ class Trainer(ABC):
     """
 
     widens: ClassVar[bool] = False
+    volatile: ClassVar[Set[str]] = frozenset()
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
         self.settings: Mapping[str, Any] = dict(settings or {})
@@ -65,6 +71,16 @@ class Trainer(ABC):
 
     def build(self) -> None:  # noqa: B027 - optional
         """Make the model, the optimizer, the loader, counters: at the start of every trial."""
+
+    def load_start(self, state: Any) -> None:
+        """Take over the weights that every trial starts from: what the file of ``Study(start=...)`` holds.
+
+        It is called after `build`, at the start of every trial. What it is handed must be left as it is.
+        """
+        raise TrainerError(
+            f"the study has a start, and {type(self).__name__} does not say what to do with it: define "
+            "load_start(state)"
+        )
 
     @abstractmethod
     def setup(self, hp: Mapping[str, Any]) -> None:
@@ -81,6 +97,14 @@ class Trainer(ABC):
         It is called at any step, before the first one too: there it shows whether the metrics are there that
         the tuner needs.
         """
+
+    def hp(self, name: str, part: int = 0) -> Any:
+        """Return a hyper-parameter's value in the present step. To be called in `train`.
+
+        In a study with ``substeps=k``, `part` from 0 to k - 1 says where in the step:
+        ``self.hp("lr", part)`` is the value at step + part / k.
+        """
+        return value_in_force(self, name, part)
 
     def log(self, /, **numbers: Any) -> None:
         """Record numbers of the present step: ``self.log(train_loss=loss)``. To be called in `train`.

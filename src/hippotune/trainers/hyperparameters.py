@@ -1,4 +1,4 @@
-"""Which hyper-parameters a trainer looks at: one that nobody reads trains the same model in every trial."""
+"""Which hyper-parameters a trainer reads: an unread one gives the same model in every trial."""
 # ruff: noqa: D102 - the methods of dict are known
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
+
+from hippotune.errors import TrainerError
 
 
 class TrackedDict(dict[str, Any]):
@@ -83,6 +85,43 @@ class TrackedDict(dict[str, Any]):
 
     def _read_all(self) -> None:
         self.read.update(super().keys())
+
+
+# By the trainer's id: the config that its present step is trained with, and the step.
+_in_force: dict[int, tuple[Mapping[str, Any], int]] = {}
+
+
+class InForce:
+    """A context for one call of `train()`: `value_in_force` looks values up meanwhile."""
+
+    __slots__ = ("_config", "_key", "_step")
+
+    def __init__(self, trainer: object, config: Mapping[str, Any], step: int) -> None:
+        self._key, self._config, self._step = id(trainer), config, step
+
+    def __enter__(self) -> None:
+        _in_force[self._key] = self._config, self._step
+
+    def __exit__(self, *_: object) -> None:
+        del _in_force[self._key]
+
+
+def value_in_force(trainer: object, name: str, part: int) -> Any:
+    """Return the value of a hyper-parameter at a part of the step that a trainer is at."""
+    present = _in_force.get(id(trainer))
+    if present is None:
+        raise TrainerError(f"self.hp({name!r}) was called outside of train(); setup() is handed what changes")
+    config, step = present
+    if name not in config:
+        known = ", ".join(map(repr, config))
+        raise TrainerError(f"self.hp({name!r}) was called; the hyper-parameters are {known}")
+    value = config[name].value(step)
+    return value[part] if isinstance(value, tuple) else value
+
+
+def at_begin(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values at the begin of a step, where there are several within it."""
+    return {name: value[0] if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def mentioned_names(trainer: type) -> set[str]:

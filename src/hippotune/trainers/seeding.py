@@ -18,7 +18,7 @@ import numpy as np
 _NUMPY_SEEDS = 2**32
 
 RandomState = dict[str, Any]
-"""The state of all shared generators at one moment: plain values, an array and tensors."""
+"""The state of all shared generators at one moment: plain values, and tensors of torch's."""
 
 
 def seed_all(seed: int) -> None:
@@ -31,13 +31,23 @@ def seed_all(seed: int) -> None:
 
 def capture(devices: bool = True) -> RandomState:
     """Return the present state; without `devices`, of the generators on the CPU alone."""
-    state: RandomState = {"python": random.getstate(), "numpy": np.random.get_state(legacy=False)}
+    state: RandomState = {"python": random.getstate(), "numpy": _numpy_state()}
     if (torch := sys.modules.get("torch")) is not None:
         state["cpu"] = torch.get_rng_state()
         if devices and torch.cuda.is_initialized():
             state["cuda"] = torch.cuda.get_rng_state_all()
         if devices and torch.backends.mps.is_available():
             state["mps"] = torch.mps.get_rng_state()
+    return state
+
+
+def _numpy_state() -> dict[str, Any]:
+    """Return the state of NumPy's generator, its words as a tuple: an array takes far longer to restore."""
+    state = dict(np.random.get_state(legacy=False))
+    inner = state["state"].items()
+    state["state"] = {
+        name: tuple(words.tolist()) if isinstance(words, np.ndarray) else words for name, words in inner
+    }
     return state
 
 

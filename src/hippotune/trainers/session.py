@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
-from hippotune.trainers.hyperparameters import TrackedDict, mentioned_names
+from hippotune.trainers.hyperparameters import InForce, TrackedDict, at_begin, mentioned_names
 from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
+from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
+from hippotune.trainers.state.fingerprint import fingerprint
 from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants
 from hippotune.trainers.state.pickling import Known, Reference
@@ -32,6 +34,7 @@ from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared
 from hippotune.trainers.state.surroundings import WatchedGlobals
 
 if TYPE_CHECKING:
+    from hippotune.protocol.fingerprint import Fingerprint
     from hippotune.sequences.config import Config
 
 Write = Callable[[BinaryIO], None]
@@ -48,6 +51,7 @@ class Session:
 
     A `bare` session loads whole objects without what `prepare` left, so that it need not run: for looking at
     models, not for training. One that is to `watch` raises where training changes globals that it reads.
+    With a `start`, trials from scratch begin with the weights in it.
 
     Attributes
     ----------
@@ -66,6 +70,7 @@ class Session:
         seed: int,
         bare: bool = False,
         watch: bool = False,
+        start: Start | None = None,
     ) -> None:
         if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
             raise InvalidInput(
@@ -80,6 +85,8 @@ class Session:
         self._seed = seed
         self._bare = bare and self._kind == "object"
         self._watch = watch
+        self._start = start
+        self._start_state: Any = None
         self._globals: WatchedGlobals | None = None
         self._prepared: Prepared | None = None
         self._trainer: Trainer | None = None
@@ -105,7 +112,7 @@ class Session:
 
     def twin(self) -> Session:
         """Return a session that holds no state, and shares what `prepare` left."""
-        twin = Session(self._class, self._settings, self._seed)
+        twin = Session(self._class, self._settings, self._seed, start=self._start)
         twin._prepared = self._prepared
         return twin
 
@@ -167,7 +174,8 @@ class Session:
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
-            with Logging(trainer) as numbers, trainer.around("train"):
+            in_force = InForce(trainer, config, self._step)
+            with Logging(trainer) as numbers, in_force, trainer.around("train"):
                 trainer.train()
             self._prepared.check()
             if self._globals is not None:
@@ -213,6 +221,11 @@ class Session:
                 if (note := self._large.look(trainer, prepared)) is not None:
                     self.notes.append(note)
                 return formats.Whole.of(trainer, self._known(trainer)).write
+
+    def fingerprint(self) -> Fingerprint:
+        """Return what the present state is, as plain data that can be compared; leaves it as it is."""
+        trainer = self.trainer
+        return fingerprint(trainer, self._known(trainer))
 
     def release(self) -> Trainer:
         """Hand the trainer over, ready for use, and forget it."""
@@ -274,6 +287,10 @@ class Session:
         seeding.seed_all(self._seed)
         with NoLogging(trainer, "build"), trainer.around("build"):
             trainer.build()
+            if self._start is not None:
+                if self._start_state is None:
+                    self._start_state = self._start.load()
+                trainer.load_start(self._start_state)
         return trainer
 
     def _saved_object(self, source: formats.Source) -> Trainer:
@@ -321,7 +338,7 @@ class Session:
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:
         self.phase = "setup"
-        hp = TrackedDict(values)
+        hp = TrackedDict(at_begin(values))
         read, alive = hp.read, weakref.ref(hp)
         with NoLogging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)

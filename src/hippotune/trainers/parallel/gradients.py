@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hippotune.trainers.parallel.ranks import Ranks
 
-_MOST_BYTES = 64 << 20  # in one message: a copy is made of so many
+_MOST_BYTES = 64 << 20  # in one message, which is copied
 
 
 @contextmanager

@@ -27,8 +27,8 @@ from hippotune.errors import InvalidInput, TrainerError
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.parallel.share import Batch, Share
 
-# The last resort, where a machine is cut off. Whoever fails or dies on one that runs is noticed at once.
-_PATIENCE = timedelta(minutes=30)
+# The last resort, where a machine is cut off. A rank that fails or dies elsewhere is noticed at once.
+_TIMEOUT = timedelta(minutes=30)
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 
 _present: Ranks | None = None
@@ -79,11 +79,9 @@ class Ranks:
         with self._speaking(), _on_this_machine(meeting.startswith("file:")):
             self._store = _store(meeting, self.share)
             before = _open_sockets()
-            # What is told goes by gloo, on the CPU; gradients on a GPU go by NCCL.
+            # Messages go by gloo, on the CPU; gradients on a GPU go by NCCL.
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-            dist.init_process_group(
-                backend, store=self._store, rank=rank, world_size=width, timeout=_PATIENCE
-            )
+            dist.init_process_group(backend, store=self._store, rank=rank, world_size=width, timeout=_TIMEOUT)
             self._sockets = _open_sockets().items() - before.items()
 
     def leave(self) -> None:
@@ -110,7 +108,7 @@ class Ranks:
         self.check()
 
     def check(self) -> None:
-        """Raise `Parted` if the group has come apart, and somebody has passed over that."""
+        """Raise `Parted` if the group has come apart and the user's code swallowed the error."""
         if self.parted:
             raise Parted("the workers that trained together have come apart")
 
@@ -169,7 +167,7 @@ class Ranks:
         return torch.stack(every).to(tensor.device)
 
     def check_alike(self, mark: int) -> None:
-        """Check, once, that what all ranks train looks alike: `mark` is a number that says what it is."""
+        """Check, once, that all ranks train the same: `mark` is a checksum of it."""
         if self._agreed:
             return
         marks = self.gather(torch.tensor(mark)).tolist()
@@ -208,8 +206,8 @@ class Ranks:
     # Notes, which outlast the group.
 
     def write_note(self, name: str, content: bytes) -> None:
-        """Leave a note for whoever looks."""
-        with suppress(RuntimeError):  # nobody is left to look
+        """Leave a note for the other ranks."""
+        with suppress(RuntimeError):  # the group is gone
             self._store.set(name, content)
 
     def read_note(self, name: str) -> bytes | None:
@@ -250,7 +248,7 @@ def _store(meeting: str, share: Share) -> Any:
         return dist.FileStore(unquote(url.path), share.width)  # type: ignore[attr-defined]
     if url.scheme == "tcp" and url.hostname and url.port:
         return dist.TCPStore(  # type: ignore[attr-defined]
-            url.hostname, url.port, share.width, share.rank == 0, timeout=_PATIENCE, wait_for_workers=False
+            url.hostname, url.port, share.width, share.rank == 0, timeout=_TIMEOUT, wait_for_workers=False
         )
     raise InvalidInput(f"workers cannot meet at {meeting!r}; expected file:///path or tcp://host:port")
 
@@ -270,7 +268,7 @@ def _on_this_machine(only: bool) -> Iterator[None]:
 
 
 def _open_sockets() -> dict[int, int]:
-    """Return the sockets of this process: the descriptor of each, and the number of what it stands for."""
+    """Return the sockets of this process: the descriptor and inode of each."""
     found = {}
     for name in os.listdir("/dev/fd"):
         with suppress(OSError):  # the one that the list was read from is closed again

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One rank's part of whatever is shared out among `width` ranks."""
+    """One rank's part of what `width` ranks share."""
 
     rank: int
     width: int
@@ -54,7 +54,7 @@ class Batch:
         return bool(self._parts)
 
     def is_part(self, samples: int) -> bool:
-        """Return whether so many samples are a part of a batch, and not a whole one."""
+        """Return whether this many samples are a part of a batch, and not a whole one."""
         return self.is_split and (samples in self._parts.values() or samples not in self._wholes.values())
 
     def dimension(self, shape: Sequence[int]) -> int | None:

@@ -14,10 +14,10 @@ own workers wrote.
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import sys
 import tarfile
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 
+from hippotune import scratch
 from hippotune.errors import CheckpointError, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.memory import is_out_of_memory
@@ -36,9 +37,10 @@ Write = Callable[[BinaryIO], None]
 Source = BinaryIO | io.RawIOBase
 """A file to read a state from."""
 
-_FORMAT = 1
+_FORMAT = 2
 _ZIP = b"PK"
-_STATE, _RANDOM = "state", "random"
+RANDOM = "random"
+_STATE = "state"
 
 
 def kind_of(trainer: type) -> Kind:
@@ -69,9 +71,9 @@ class Whole:
     def of(cls, trainer: Any, known: Known) -> Whole:
         """Copy the present state."""
         random = seeding.capture()
-        version, words, gauss = random.pop("python")
-        python = version, array("I", words).tobytes(), gauss
-        return cls(dumps((vars(trainer), random, python, _hooks_numbered()), known, trainer))
+        # Words by the thousand, as one value: the pickler of states looks at every value that it meets.
+        words = pickle.dumps((random.pop("python"), random.pop("numpy")), protocol=5)
+        return cls(dumps((vars(trainer), random, words, _hooks_numbered()), known, trainer))
 
     def write(self, file: BinaryIO) -> None:
         """Write it."""
@@ -98,8 +100,8 @@ def read_whole(
 
         memory = Memory.of_data(data)
     graph = graph if isinstance(graph, bytes) else graph.numpy().tobytes()
-    attributes, random, (version, words, gauss), hooks = loads(Pickled(graph, memory), resolve)
-    random["python"] = version, tuple(array("I", words)), gauss
+    attributes, random, words, hooks = loads(Pickled(graph, memory), resolve)
+    random["python"], random["numpy"] = pickle.loads(words)
     if hooks and (torch := sys.modules.get("torch")) is not None:
         handles = torch.utils.hooks.RemovableHandle
         handles.next_id = max(handles.next_id, hooks)
@@ -121,7 +123,7 @@ def data_of(trainer: Any) -> bytes:
     with seeding.put_back():
         state = trainer.state_dict()
     file = io.BytesIO()
-    content = {"hippo": _FORMAT, _STATE: state, _RANDOM: _as_data(random)}
+    content = {"hippo": _FORMAT, _STATE: state, RANDOM: random}
     try:
         if (torch := sys.modules.get("torch")) is None:
             pickle.dump(content, file, protocol=5)
@@ -141,25 +143,7 @@ def put_data(trainer: Any, file: Source) -> None:
     """Have a trainer take back what `data_of` returned."""
     content = _read_data(file)
     trainer.load_state_dict(content[_STATE])
-    seeding.restore(_from_data(content[_RANDOM]))
-
-
-def _as_data(random: seeding.RandomState) -> dict[str, Any]:
-    numpy = random["numpy"]
-    inner = numpy["state"]
-    words = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in inner.items()
-    }
-    return {**random, "numpy": {**numpy, "state": words}}
-
-
-def _from_data(random: dict[str, Any]) -> seeding.RandomState:
-    numpy = random["numpy"]
-    words = {
-        name: np.array(value, np.uint32) if isinstance(value, list) else value
-        for name, value in numpy["state"].items()
-    }
-    return {**random, "numpy": {**numpy, "state": words}}
+    seeding.restore(content[RANDOM])
 
 
 def _read_data(file: Source) -> dict[str, Any]:
@@ -212,7 +196,7 @@ def _of_numpy() -> list[Any]:
 def files_of(trainer: Any) -> Write:
     """Let a trainer save its files now; return what writes them as one."""
     random = pickle.dumps(seeding.capture(), protocol=5)
-    folder = TemporaryDirectory(prefix="hippo-")
+    folder = TemporaryDirectory(prefix="hippo-", dir=os.environ.get(scratch.VARIABLE))
     path = Path(folder.name) / _STATE
     with seeding.put_back():
         trainer.save(path)
@@ -230,7 +214,7 @@ def files_of(trainer: Any) -> Write:
     def write(file: BinaryIO) -> None:
         with folder, tarfile.open(fileobj=file, mode="w|") as archive:
             archive.add(path, _STATE, filter=_without_time)
-            entry = tarfile.TarInfo(_RANDOM)
+            entry = tarfile.TarInfo(RANDOM)
             entry.size = len(random)
             archive.addfile(entry, io.BytesIO(random))
 
@@ -244,7 +228,7 @@ def _without_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def put_files(trainer: Any, file: Source) -> None:
     """Have a trainer load the files that `files_of` kept."""
-    with TemporaryDirectory(prefix="hippo-") as folder:
+    with TemporaryDirectory(prefix="hippo-", dir=os.environ.get(scratch.VARIABLE)) as folder:
         try:
             with tarfile.open(fileobj=file, mode="r|") as archive:
                 if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
@@ -253,4 +237,4 @@ def put_files(trainer: Any, file: Source) -> None:
         except tarfile.TarError as error:
             raise CheckpointError(f"a checkpoint cannot be read: {error}") from error
         trainer.load(Path(folder) / _STATE)
-        seeding.restore(pickle.loads((Path(folder) / _RANDOM).read_bytes()))
+        seeding.restore(pickle.loads((Path(folder) / RANDOM).read_bytes()))

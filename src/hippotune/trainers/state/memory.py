@@ -33,7 +33,7 @@ class Memory:
         small: list[Tensor] = []
         large: list[Tensor] = []
         for storage, size in zip(storages, sizes, strict=True):
-            content = _bytes_of(storage)
+            content = bytes_of(storage)
             if size <= _SMALL:
                 small.append(content)
             else:
@@ -61,6 +61,7 @@ class Memory:
         ]
 
 
-def _bytes_of(storage: torch.UntypedStorage) -> Tensor:
+def bytes_of(storage: torch.UntypedStorage) -> Tensor:
+    """Return a storage's memory, or a copy in main memory, as a tensor of bytes."""
     content = storage if storage.device.type == "cpu" else storage.cpu()  # type: ignore[no-untyped-call]
     return torch.empty(0, dtype=torch.uint8).set_(content)

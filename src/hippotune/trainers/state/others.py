@@ -126,7 +126,7 @@ def _reduce_sentinel(value: object) -> Reduced:
 
 
 def _open_file(name: Any, mode: str, encoding: dict[str, Any], place: int) -> Any:
-    file = open(name, mode, **encoding)  # noqa: SIM115 - it stays open, as it was
+    file = open(name, mode, **encoding)  # noqa: SIM115 - it stays open
     file.seek(place)
     return file
 

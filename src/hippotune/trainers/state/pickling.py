@@ -234,7 +234,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return _Copy(len(self._memory) - 1)
 
     def release(self) -> None:
-        """Hold nothing of what was pickled any more: weak references must not find it alive."""
+        """Release what was pickled: weak references must not find it alive."""
         self.clear_memo()
         self._reducers.clear()  # they hold this object
         self.last = None

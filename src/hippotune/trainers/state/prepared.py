@@ -24,7 +24,7 @@ import numpy as np
 
 from hippotune.errors import CheckpointError, TrainerError
 from hippotune.trainers.state import walk
-from hippotune.trainers.state.parts import random_state
+from hippotune.trainers.state.opening import random_state
 from hippotune.trainers.state.pickling import Known, Reference
 
 # Beyond as many objects, an item of a large list that something else refers to is saved by itself.
@@ -132,7 +132,8 @@ def mark(value: Any) -> Any:
 def _has_changed(before: Any, after: Any) -> bool:
     """Return whether a mark has changed. An object may add attributes: what it finds out when it is asked."""
     if isinstance(before, dict) and isinstance(after, dict):
-        return any(name not in after or after[name] != value for name, value in before.items())
+        both = ((value, after[name]) if name in after else (value, ...) for name, value in before.items())
+        return any(old is not new and old != new for old, new in both)  # NaN is the same as itself
     return bool(before != after)
 
 

@@ -131,14 +131,23 @@ def reduce_module(module: nn.Module) -> Reduced | None:
 
 def _computed_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return weights that a hook computes from others before every call, without the way to them."""
-    found = {}
-    for hook in module._forward_pre_hooks.values():
-        name = getattr(hook, "name", getattr(hook, "_tensor_name", None))
-        if type(hook).__module__.startswith("torch.nn.utils.") and isinstance(name, str):
-            value = vars(module).get(name)
-            if isinstance(value, Tensor) and value.grad_fn is not None:
-                found[name] = value.detach()
-    return found
+    found = {name: vars(module).get(name) for name in computed_names(module)}
+    return {
+        name: value.detach()
+        for name, value in found.items()
+        if isinstance(value, Tensor) and value.grad_fn is not None
+    }
+
+
+def computed_names(module: nn.Module) -> set[str]:
+    """Return the names of weights that a hook computes from others before every call."""
+    hooks = module._forward_pre_hooks.values()
+    names = (getattr(it, "name", getattr(it, "_tensor_name", None)) for it in hooks if _is_of_torch(it))
+    return {name for name in names if isinstance(name, str)}
+
+
+def _is_of_torch(hook: Any) -> bool:
+    return type(hook).__module__.startswith("torch.nn.utils.")
 
 
 def reduce_compiled(function: Any) -> Reduced | None:

@@ -69,8 +69,8 @@ def children(value: Any, reduced: bool = True, exact: bool = False) -> Iterator[
 
 def _mapping_children(value: Mapping[Any, Any], exact: bool) -> Iterator[Child]:
     for place, (key, item) in enumerate(list(value.items())):
-        is_told_apart = type(key) in ATOMS  # by its repr
-        text = f"[{(repr(key) if is_told_apart else f'key {place}') if exact else short(key)}]"
+        is_exact = type(key) in ATOMS  # by its repr
+        text = f"[{(repr(key) if is_exact else f'key {place}') if exact else short(key)}]"
         if type(key) not in ATOMS:
             yield (f"{text}'s key", key)
         yield (text, item)

@@ -15,12 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, default_collate, get_worker_info
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    get_worker_info,
+)
 
 from hippotune.trainers import seeding
 from hippotune.trainers.parallel.share import Share
 from hippotune.trainers.state import walk
-from hippotune.trainers.torch.order import Key, Keys, Order
+from hippotune.trainers.torch.order import AnyOrder, Key, Keys
 
 _MOST_OBJECTS = 10_000
 
@@ -28,7 +36,7 @@ _MOST_OBJECTS = 10_000
 class Source:
     """The DataLoader that prepares the batches of an order, and what it has prepared."""
 
-    def __init__(self, batches: Batches, order: Order, options: dict[str, Any]) -> None:
+    def __init__(self, batches: Batches, order: AnyOrder, options: dict[str, Any]) -> None:
         self._batches = batches
         self._order = order
         self._keys = Keys(order)
@@ -47,9 +55,7 @@ class Source:
         if self._loader is None:
             self._loader = self._new_loader()
         if self._prepared is None:
-            self._loader.generator.manual_seed(
-                _mixed(self._order.seed, self._order.epoch, self._order.position)
-            )
+            self._loader.generator.manual_seed(_mixed(self._order.seed, *self._order.place()))
             self._prepared = iter(self._loader)
         return next(self._prepared)
 
@@ -60,7 +66,7 @@ class Source:
             self.discard()
 
     def refresh(self) -> None:
-        """Start worker processes anew if the dataset has changed: they hold it as it was when they began."""
+        """Start worker processes anew if the dataset has changed: they hold a copy from their start."""
         if self.options.get("num_workers"):
             mark = _mark(self._batches.dataset)
             if mark != self._mark:
@@ -89,9 +95,8 @@ class Source:
 class Batches(Dataset[Any]):
     """A dataset of whole batches. This is what worker processes get."""
 
-    def __init__(self, dataset: Any, seed: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
+    def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) -> None:
         self.dataset = dataset
-        self._seed = seed
         self.collate_fn = collate_fn
 
     def __getitem__(self, key: Key) -> Any:
@@ -104,22 +109,46 @@ class Batches(Dataset[Any]):
 
     def _prepare(self, key: Key) -> Any:
         samples = []
-        for index in key.indices:
-            _seed(_mixed(self._seed, key.epoch, index))
+        for index, (seed, epoch, first) in zip(key.indices, key.origins, strict=True):
+            _seed(_mixed(seed, epoch, index - first))
             samples.append(self.dataset[index])
-        _seed(_mixed(self._seed, key.epoch, -1 - key.position))  # collating may draw too, once a batch
+        seed, epoch, _ = key.origin
+        _seed(_mixed(seed, epoch, -1 - key.position))  # collating may draw too, once a batch
         return (self.collate_fn or default_collate)(samples)
 
 
 def _cut(dataset: Any, indices: list[int]) -> list[Tensor] | None:
-    """Return a batch in one go, where the dataset is nothing but tensors or a subset of them."""
+    """Return a batch in one go, where the dataset is nothing but tensors, or subsets or a mixture of them."""
     while type(dataset) is Subset:
         indices = [int(dataset.indices[index]) for index in indices]
         dataset = dataset.dataset
+    if type(dataset) is ConcatDataset:
+        return _cut_each(dataset, indices)
     if type(dataset) is not TensorDataset:
         return None
     rows = torch.tensor(indices)
     return [tensor[rows.to(tensor.device)] for tensor in dataset.tensors]
+
+
+def _cut_each(dataset: ConcatDataset[Any], indices: list[int]) -> list[Tensor] | None:
+    """Return the samples of several datasets, in the order that was asked for."""
+    places: list[int] = []
+    parts = []
+    first = 0
+    for part, end in zip(dataset.datasets, dataset.cumulative_sizes, strict=True):
+        own = [place for place, index in enumerate(indices) if first <= index < end]
+        if own:
+            cut = _cut(part, [indices[place] - first for place in own])
+            if cut is None:
+                return None
+            parts.append(cut)
+            places += own
+        first = end
+    if len({(len(part), *(tensor.dtype for tensor in part)) for part in parts}) != 1:
+        return None  # sources of different kinds: to be collated as the user says, or refused
+    back = torch.tensor(places).argsort()
+    columns = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+    return [column[back.to(column.device)] for column in columns]
 
 
 def _mark(dataset: Any) -> object:

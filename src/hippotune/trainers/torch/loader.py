@@ -7,15 +7,18 @@ What always holds for a `Loader`:
   when the place or the batch size changes.
 * A sample is the same in its epoch whatever batch, worker process or run it is prepared in: random numbers
   drawn while it is prepared are seeded by (seed, epoch, index), and the training's own are left alone.
+* Of several sources, the n-th sample comes from one that is a function of (seed, n) and of the weights in
+  force; within a source, the order is a function of (seed, source, position).
 * Where several ranks train together, each is handed its part of the same batches; the place still counts all
   samples. Outside of train() every rank gets whole batches.
 """
 
 from __future__ import annotations
 
+import copy
 import random
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -25,15 +28,16 @@ from hippotune.errors import InvalidInput, MissingExtra
 
 try:
     import torch
-    from torch.utils.data import IterableDataset
+    from torch.utils.data import ConcatDataset, IterableDataset
 except ImportError as error:
     raise MissingExtra("Loader needs PyTorch: pip install 'hippotune[torch]'") from error
 
+from hippotune.sequences.mixtures import mixture_text, mixture_weights
 from hippotune.trainers.parallel.ranks import in_training
 from hippotune.trainers.torch.batches import Batches, Source
-from hippotune.trainers.torch.order import Order
+from hippotune.trainers.torch.order import MixedOrder, Order
 
-_ORDER = ("samples", "seed", "shuffle", "drop_last")
+_FIXED = ("samples", "sizes", "shuffle", "drop_last")
 _OWN = ("sampler", "batch_sampler", "generator")  # options of a DataLoader that are a Loader's own business
 
 
@@ -47,10 +51,10 @@ class Loader:
     Parameters
     ----------
     dataset
-        With ``__len__`` and ``__getitem__``. Random numbers for augmentation are best drawn from the shared
-        generators (``random``, ``numpy.random``, torch), which are seeded for every sample. With worker
-        processes (``num_workers``) a dataset must not keep a generator or other state that preparing a sample
-        changes: each process has a copy.
+        With ``__len__`` and ``__getitem__``, or a dict of several such: the sources of a `mixture`. Random
+        numbers for augmentation are best drawn from the shared generators (``random``, ``numpy.random``,
+        torch), which are seeded for every sample. With worker processes (``num_workers``) a dataset must not
+        keep a generator or other state that preparing a sample changes: each process has a copy.
     batch_size
         Samples in a batch. It may be set to another number at any time; the next batch has it.
     seed
@@ -59,6 +63,12 @@ class Loader:
         Whether each epoch has a new order. Otherwise samples come in the dataset's.
     drop_last
         Whether to leave out the samples at the end of an epoch that do not fill a batch.
+    mixture
+        Of several sources: the chance of each, ``{"web": 0.7, "math": 0.3}``, or a name from `mixtures`. It
+        may be set to another at any time; the next batch has it. A mixture has no epochs of its own: read it
+        with ``batches(n)``. A source without weight stays where it is; one that runs out begins again.
+    mixtures
+        Mixtures by name: ``{"math": {"web": 0.5, "math": 0.5}}``.
     collate_fn, **options
         As for ``torch.utils.data.DataLoader``: num_workers, pin_memory, persistent_workers, …
     """
@@ -71,21 +81,45 @@ class Loader:
         seed: int = 0,
         shuffle: bool = True,
         drop_last: bool = False,
+        mixture: Mapping[str, float] | str | None = None,
+        mixtures: Mapping[str, Mapping[str, float]] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         **options: Any,
     ) -> None:
-        _check_dataset(dataset, options.get("num_workers", 0))
+        sources = dataset if isinstance(dataset, Mapping) else {"": dataset}
+        if not sources:
+            raise InvalidInput("the dataset is an empty dict; expected the sources of a mixture by name")
+        for name, source in sources.items():
+            _check_dataset(f"the source {name!r}" if name else "the dataset", source, options)
         if given := [name for name in _OWN if name in options]:
             raise InvalidInput(
                 f"a Loader takes no {', '.join(given)}: it keeps an order of its own, made from seed"
             )
         self.dataset = dataset
-        self._order = Order(len(dataset), seed, shuffle, drop_last)
+        self._mixtures = {
+            name: mixture_text(f"mixtures[{name!r}]", of) for name, of in (mixtures or {}).items()
+        }
+        self._order: Order | MixedOrder
+        if isinstance(dataset, Mapping):
+            self.dataset = ConcatDataset(list(sources.values()))
+            sizes = {name: len(source) for name, source in sources.items()}
+            if mixture is None:
+                raise InvalidInput(f"mixture is missing; expected the weights of {_listed(sizes)}")
+            self._order = MixedOrder(sizes, seed, shuffle, {})
+            for name in self._mixtures:
+                self._weights(
+                    name
+                )  # a source that none of the datasets is would only be found when it is used
+            self._order.weights = self._weights(mixture)
+        elif mixture is not None or mixtures:
+            raise InvalidInput("a mixture needs a dict of datasets: Loader({'web': ..., 'math': ...}, ...)")
+        else:
+            self._order = Order(len(dataset), seed, shuffle, drop_last)
         self._order.batch_size = self._checked_batch_size(batch_size)
         self._make_source(collate_fn, options)
 
     def _make_source(self, collate_fn: Any, options: dict[str, Any]) -> None:
-        self._source = Source(Batches(self.dataset, self._order.seed, collate_fn), self._order, options)
+        self._source = Source(Batches(self.dataset, collate_fn), self._order, options)
         # Worker processes end quickly only where nothing of their iterator is garbage before it is.
         weakref.finalize(self, self._source.close)
 
@@ -101,12 +135,70 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The number of epochs gone through."""
-        return self._order.epoch
+        return self._one_source("epoch").epoch
 
     @property
     def position(self) -> int:
         """The number of samples of the present epoch that were handed out."""
-        return self._order.position
+        return self._one_source("position").position
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How many samples of each source of a mixture were handed out, over all of its epochs."""
+        return dict(self._mixed().positions)
+
+    @property
+    def mixture(self) -> dict[str, float]:
+        """The weights of the sources, from the next batch on. It is set by weights, or by a name."""
+        return dict(self._mixed().weights)
+
+    @mixture.setter
+    def mixture(self, value: Mapping[str, float] | str) -> None:
+        order, weights = self._mixed(), self._weights(value)
+        if weights != order.weights:
+            order.weights = weights
+            self._source.discard()
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether samples come from several sources."""
+        return isinstance(self._order, MixedOrder)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order. A new one counts from the next epoch on, of each source for itself."""
+        return self._order.seed if isinstance(self._order, MixedOrder) else self._order.next_seed
+
+    @seed.setter
+    def seed(self, value: int) -> None:
+        if value != self.seed:
+            self._order.reseed(value)
+            self._source.discard()
+
+    def _mixed(self) -> MixedOrder:
+        if isinstance(self._order, Order):
+            raise InvalidInput("this Loader has one dataset, and no mixture; make it from a dict of datasets")
+        return self._order
+
+    def _one_source(self, what: str) -> Order:
+        if isinstance(self._order, MixedOrder):
+            raise InvalidInput(f"a mixture has no {what} of its own; read it with batches(n), see positions")
+        return self._order
+
+    def _weights(self, value: Mapping[str, float] | str) -> dict[str, float]:
+        if isinstance(value, Mapping):
+            value = mixture_text("mixture", value)
+        weights = mixture_weights(self._mixtures.get(value, value))
+        sizes = self._mixed().sizes
+        if weights is None:
+            raise InvalidInput(
+                f"mixture is {value!r}; expected weights of {_listed(sizes)}"
+                + (f", or one of {_listed(self._mixtures)}" if self._mixtures else "")
+            )
+        if unknown := weights.keys() - sizes.keys():
+            where = f"mixtures[{value!r}]" if value in self._mixtures else "mixture"
+            raise InvalidInput(f"{where} has {_listed(unknown)}; the sources are {_listed(sizes)}")
+        return weights
 
     @property
     def batch_size(self) -> int:
@@ -122,11 +214,13 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches in a whole epoch of the present batch size."""
-        whole, rest = divmod(self._order.samples, self._order.batch_size)
-        return whole + (rest > 0 and not self._order.drop_last)
+        order = self._one_source("length")
+        whole, rest = divmod(order.samples, order.batch_size)
+        return whole + (rest > 0 and not order.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches that are left of the present epoch."""
+        self._one_source("epoch")
         return LoaderIterator(self, None)
 
     def batches(self, count: int) -> Iterator[Any]:
@@ -135,19 +229,18 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place and the batch size, and what the order depends on."""
-        return dict(vars(self._order))
+        return copy.deepcopy(vars(self._order))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to the place that `state` was taken at."""
         present = self.state_dict()
-        if other := [name for name in _ORDER if state[name] != present[name]]:
+        if other := [name for name in _FIXED if state.get(name) != present.get(name)]:
             raise InvalidInput(
                 "the loader's place was saved for another order: "
-                + ", ".join(f"{name} was {state[name]} and is {present[name]} here" for name in other)
+                + ", ".join(f"{name} was {state.get(name)} and is {present.get(name)} here" for name in other)
             )
         if state != present:
-            self._order.epoch, self._order.position = state["epoch"], state["position"]
-            self._order.batch_size = state["batch_size"]
+            vars(self._order).update(copy.deepcopy(state))
             self._source.discard()
 
     def _begin(self) -> None:
@@ -158,24 +251,21 @@ class Loader:
         ranks = in_training()
         self._source.keep_to(None if ranks is None else ranks.share)
         batch = self._source.next_batch()
-        before = self._order.position
-        self._order.position = min(before + self._order.batch_size, self._order.samples)
+        samples = self._order.advance()
         if ranks is not None:
-            ranks.batch.hand_out(id(self), self._order.position - before)
+            ranks.batch.hand_out(id(self), samples)
         self._end_epoch_if_over()
         return batch
 
     def _end_epoch_if_over(self) -> None:
-        if self._order.is_over():
-            self._order.epoch += 1
-            self._order.position = 0
+        if isinstance(self._order, Order) and self._order.ends_epoch():
             self._source.discard()
 
     def _checked_batch_size(self, value: Any) -> int:
         is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
         if isinstance(value, bool) or not is_whole or value < 1:
             raise InvalidInput(f"batch_size is {value!r}; expected a whole number from 1 on")
-        if value > self._order.samples:
+        if isinstance(self._order, Order) and value > self._order.samples:
             raise InvalidInput(
                 f"batch_size is {value}, but the dataset has only {self._order.samples} samples"
             )
@@ -197,29 +287,33 @@ class LoaderIterator:
         loader = self._loader
         if self._epoch is None:
             loader._begin()
-            self._epoch = loader.epoch
+            self._epoch = loader._order.place()[0]
         else:
             loader._end_epoch_if_over()
-        if self._left == 0 or (self._left is None and loader.epoch != self._epoch):
+        if self._left == 0 or (self._left is None and loader._order.place()[0] != self._epoch):
             raise StopIteration
         if self._left is not None:
             self._left -= 1
         return loader._take()
 
 
-def _check_dataset(dataset: Any, processes: int) -> None:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
+
+
+def _check_dataset(what: str, dataset: Any, options: Mapping[str, Any]) -> None:
     has_places = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     if isinstance(dataset, IterableDataset) or not has_places:
         raise InvalidInput(
-            f"the dataset is a {type(dataset).__name__}; expected one with __len__ and __getitem__. A stream "
+            f"{what} is a {type(dataset).__name__}; expected one with __len__ and __getitem__. A stream "
             "has no places to go back to: after a checkpoint, a trial could not go on with the next sample"
         )
     if len(dataset) == 0:
-        raise InvalidInput(f"the dataset ({type(dataset).__name__}) is empty")
-    for name, value in getattr(dataset, "__dict__", {}).items() if processes else ():
+        raise InvalidInput(f"{what} ({type(dataset).__name__}) is empty")
+    for name, value in getattr(dataset, "__dict__", {}).items() if options.get("num_workers") else ():
         if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)):
             raise InvalidInput(
-                f"the dataset ({type(dataset).__name__}) keeps a random generator, {name!r}, of which every "
+                f"{what} ({type(dataset).__name__}) keeps a random generator, {name!r}, of which every "
                 "worker process would have a copy. Draw from random, numpy.random or torch instead, which a "
                 "Loader seeds for every sample, or use num_workers=0"
             )

@@ -19,14 +19,19 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
+from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
+from hippotune.trainers.export import find_parts
 from hippotune.trainers.parallel.gradients import averaged
 from hippotune.trainers.parallel.random_ops import ShardedRandomOps
 from hippotune.trainers.parallel.ranks import present
+from hippotune.trainers.starting import load_modules
 from hippotune.trainers.state import walk
+from hippotune.trainers.state.tensors import computed_names
 from hippotune.trainers.torch.loader import Loader
 
 _BATCH_SIZE = ("batch_size", "bs")
+_MIXTURE = ("mixture", "mix")
 _MANY = 1_000
 
 Items = TypeVar("Items")
@@ -81,19 +86,32 @@ class TorchTrainer(Trainer):
         self.arrive()
 
     def setup(self, hp: Mapping[str, Any]) -> None:
-        """Put into force what goes by a usual name.
+        """Apply the hyper-parameters with usual names.
 
-        ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``. Everything else is a field of
-        parameter groups (``lr``, ``weight_decay``, …) and set in all groups of every optimizer on ``self``.
-        As in torch's own schedules, ``momentum`` of an optimizer of the Adam kind is its first beta.
+        ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``, ``mixture`` or ``mix`` on every
+        one of several sources. ``seed`` seeds the shared random generators anew, and the order of loaders
+        from their next epoch on. Everything else is a field of parameter groups (``lr``, ``weight_decay``, …)
+        and set in all groups of every optimizer on ``self``; as in torch's own schedules, ``momentum`` of an
+        optimizer of the Adam kind is its first beta.
 
         Override it for other names, and pass on the rest: ``super().setup(rest)``.
         """
         for name, value in hp.items():
             if name in _BATCH_SIZE:
-                self._set_batch_size(name, value)
+                self._set_on_loaders(name, "batch_size", value)
+            elif name in _MIXTURE:
+                self._set_on_loaders(name, "mixture", value)
+            elif name == "seed":
+                self.reseed(int(value))
             else:
                 self._set_field(name, value)
+
+    def load_start(self, state: Any) -> None:
+        """Load a `state_dict` into the model, or a Hippo export into the modules of the same names, strictly.
+
+        The model is ``self.model``, or the only module on ``self``.
+        """
+        load_modules(find_parts(self).modules, state)
 
     @classmethod
     def fits(cls, values: Mapping[str, Any], width: int) -> bool:
@@ -111,7 +129,7 @@ class TorchTrainer(Trainer):
         return items if ranks is None else ranks.part_of(items)
 
     def total(self, value: Amount) -> Amount:
-        """Return the sum of a number, or of a tensor, over all workers that hold a part of what it counts."""
+        """Return the sum of a number, or of a tensor, over all workers that train this batch."""
         ranks = present()
         return value if ranks is None else ranks.total_of(value)
 
@@ -155,6 +173,7 @@ class TorchTrainer(Trainer):
     def _evaluating(self) -> Iterator[None]:
         ranks = present()
         modes = [(part, part.training) for module in self._found(nn.Module) for part in module.modules()]
+        weights = [(part, name, vars(part).get(name)) for part, _ in modes for name in computed_names(part)]
         for part, _ in modes:
             part.training = False
         try:
@@ -163,6 +182,12 @@ class TorchTrainer(Trainer):
         finally:
             for part, mode in modes:
                 part.training = mode
+            for (
+                part,
+                name,
+                weight,
+            ) in weights:  # the next call computes it anew; until then training may read it
+                vars(part)[name] = weight
 
     def _trainable(self) -> list[Tensor]:
         """Return all tensors that get gradients, each once, in an order that is the same on every worker."""
@@ -184,21 +209,28 @@ class TorchTrainer(Trainer):
 
     # Hyper-parameters by name.
 
-    def _set_batch_size(self, name: str, value: Any) -> None:
-        loaders = list(self._found(Loader))
+    def reseed(self, seed: int) -> None:
+        """Seed the shared random generators, and the order of loaders from their next epoch on."""
+        self.seed = seed
+        seeding.seed_all(seed)
+        for loader in self._found(Loader):
+            loader.seed = seed
+
+    def _set_on_loaders(self, name: str, attribute: str, value: Any) -> None:
+        mixed = attribute == "mixture"
+        loaders = [loader for loader in self._found(Loader) if loader.is_mixture or not mixed]
         if not loaders:
-            raise TrainerError(
-                f"{name!r} cannot be set: there is no hippo.Loader on self of {type(self).__name__}"
-            )
+            kind = "hippo.Loader of several sources" if mixed else "hippo.Loader"
+            raise TrainerError(f"{name!r} cannot be set: there is no {kind} on self of {type(self).__name__}")
         for loader in loaders:
-            loader.batch_size = value
+            setattr(loader, attribute, value)
 
     def _set_field(self, name: str, value: Any) -> None:
         optimizers = list(self._found(Optimizer))
         found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
             fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
-            known = f"{_listed(_BATCH_SIZE)} for the loaders on self" + (
+            known = f"{_listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
                 f" and {_listed(fields)} for the optimizers"
                 if optimizers
                 else "; there is no optimizer on self"
