@@ -201,6 +201,7 @@ class TrainingConformance(LeaseConformance):
         failed = story[-1]
         assert isinstance(failed, LeaseFailed)
         assert (failed.step, failed.phase, failed.checkpoint_unreadable) == (4, "train", False)
+        assert (failed.kind, failed.replaced) == ("raised", ())
         assert failed.error.startswith("Traceback (most recent call last):\n")
         assert failed.error.endswith("ZeroDivisionError: the trainer has had enough")
         assert "in train\n" in failed.error
@@ -304,15 +305,40 @@ class TrainingConformance(LeaseConformance):
         lease = rig.run(6, evaluations=[6], saves=[2], fault="train kill 4")
         lost = rig.wait(WorkerLost, worker=0)
         assert "SIGKILL" in lost.reason
+        assert lost.kind == "died"
         rig.wait(WorkerJoined, worker=0)
         assert not [event for event in rig.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
         assert rig.metrics(rig.run(6, evaluations=[6])) == expected
 
-    def test_a_worker_without_memory_fails_its_lease_and_is_replaced(self, rig: Rig) -> None:
-        lease = rig.run(6, saves=[2], fault="train exhaust 3")
+    def test_progress_is_told_before_every_save_and_where_the_path_goes_over_to_another_node(
+        self, rig: Rig
+    ) -> None:
+        lease = rig.run(9, saves=[2, 5], fault="train kill 5")
+        rig.wait(WorkerLost, worker=0)
+        rig.wait(WorkerJoined, worker=0)
+        heard = [event.step for event in rig.unread_of(lease) if isinstance(event, Progressed)]
+        assert {2, 5} <= set(heard)
+        lease = rig.run(9, branch=4, fault="train kill 4")
+        rig.wait(WorkerLost, worker=0)
+        rig.wait(WorkerJoined, worker=0)
+        assert 4 in [event.step for event in rig.unread_of(lease) if isinstance(event, Progressed)]
+
+    @pytest.mark.parametrize(
+        ("fault", "kind"),
+        [
+            ("exhaust", "out of memory"),
+            ("disconnect", "transient"),
+            ("misread", "transient"),
+            ("part", "transient"),
+        ],
+    )
+    def test_a_worker_whose_process_may_be_to_blame_fails_its_lease_and_is_replaced(
+        self, rig: Rig, fault: str, kind: str
+    ) -> None:
+        lease = rig.run(6, saves=[2], fault=f"train {fault} 3")
         failed = rig.story(lease)[-1]
         assert isinstance(failed, LeaseFailed)
-        assert failed.step == 4
+        assert (failed.step, failed.kind, failed.replaced) == (4, kind, (0,))
         rig.saved(lease, 2)
         assert "memory" in rig.wait(WorkerLost, worker=0).reason
         rig.wait(WorkerJoined, worker=0)

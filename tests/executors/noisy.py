@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import pickle
 import random
@@ -32,6 +33,12 @@ def fall_ill(fault: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "exhaust":
             raise MemoryError
+        case "disconnect":
+            raise ConnectionResetError("the other end is gone")
+        case "misread":
+            raise OSError(errno.EIO, "the disk does not answer")
+        case "part":
+            raise RuntimeError("NCCL error in: ProcessGroupNCCL.cpp, unhandled system error")
         case "segfault":
             ctypes.string_at(0)
         case "hang":
@@ -49,6 +56,8 @@ class Noisy(Trainer):
     steps; `hold`, the step count from which on the gate is asked before each step.
     Settings: `gate`, the address of that gate.
     """
+
+    volatile = frozenset({"pid"})
 
     def build(self) -> None:
         self.weights = np.zeros(3)

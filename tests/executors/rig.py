@@ -119,10 +119,13 @@ class Rig:
         required: Collection[str] = (),
         probe: bool = False,
         peers: Collection[int] = (),
+        branch: int | None = None,
+        patience: int = 1,
         **config: Any,
     ) -> int:
-        """Start a lease; return its number, which is also that of its node."""
+        """Start a lease; return its number, which is also that of its node, or nodes."""
         lease = next(self._numbers)
+        ends = [end] if branch is None else [branch, end]
         self.executor.carry_out(
             RunLease(
                 lease=lease,
@@ -130,7 +133,7 @@ class Rig:
                 config=Config({**self._config, **config}),
                 start=start,
                 end=end,
-                segments=(Segment(lease, start, end),),
+                segments=tuple(map(Segment, [lease] * 2, [start, *ends], ends)),
                 saves=frozenset(saves),
                 evaluations=frozenset(evaluations),
                 source=source,
@@ -139,6 +142,7 @@ class Rig:
                 probe=probe,
                 peers=tuple(peers),
                 width=Fraction(1 + len(peers)),
+                patience=patience,
             )
         )
         return lease

@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import queue
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -78,8 +79,8 @@ def process_of(rig: Rig, worker: int = 0) -> psutil.Process:
     return psutil.Process(int(pid))
 
 
-def log_of(rig: Rig) -> Path:
-    return rig.checkpoints.parent / "logs" / "worker-0.log"
+def logs_of(rig: Rig) -> Path:
+    return rig.checkpoints / "logs"
 
 
 class Placed(Noisy):
@@ -170,7 +171,7 @@ def test_the_last_words_of_a_dead_worker_are_passed_on(shared: Rig) -> None:
     reason = shared.wait(WorkerLost).reason
     shared.wait(WorkerJoined)
     assert "killed by SIGKILL" in reason
-    assert f"{log_of(shared)}:\n    these are the last words" in reason
+    assert re.search(r"/logs/\d+-node-\d+-step-0.log:\n    \[step 3\]\n    these are the last words", reason)
 
 
 def test_a_crash_in_native_code_is_told_with_the_python_code_that_led_to_it(shared: Rig) -> None:
@@ -183,26 +184,29 @@ def test_a_crash_in_native_code_is_told_with_the_python_code_that_led_to_it(shar
 
 
 def test_what_a_worker_forked_neither_hides_its_death_nor_outlives_it(shared: Rig) -> None:
-    worker = process_of(shared)
+    group = os.getpgid(process_of(shared).pid)
     shared.run(6, fault="train orphan 2")
     shared.wait(WorkerLost)
     shared.wait(WorkerJoined)
-    assert [process for process in psutil.process_iter() if belongs_to(process, worker)] == []
+    assert [process for process in psutil.process_iter() if belongs_to(process, group)] == []
 
 
-def belongs_to(process: psutil.Process, worker: psutil.Process) -> bool:
+def belongs_to(process: psutil.Process, group: int) -> bool:
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
-        return os.getpgid(process.pid) == worker.pid and bool(process.status() != psutil.STATUS_ZOMBIE)
+        return os.getpgid(process.pid) == group and bool(process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 
 def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
     rig = make_rig(Local(workers=1, hang_after=3))
     rig.run(6, fault="train hang 2")
-    assert "hung" in rig.wait(WorkerLost).reason
+    lost = rig.wait(WorkerLost)
+    assert lost.kind == "hung"
+    assert "finished no step, evaluation, load or save for 3 s" in lost.reason
     rig.wait(WorkerJoined)
-    lease = rig.run(6)
-    assert rig.story(lease)[-1] == LeaseFinished(lease, 6)
+    rig.run(6, fault="train hang 2", patience=2)
+    assert "load or save for" in rig.wait(WorkerLost).reason
+    rig.wait(WorkerJoined)  # a lease on it might take longer than that to start, on a machine under load
 
 
 def test_an_interrupt_from_the_keyboard_does_not_concern_workers(shared: Rig) -> None:
@@ -229,7 +233,8 @@ def test_commands_for_a_worker_that_is_gone_are_dropped(shared: Rig) -> None:
 def test_prints_go_to_a_log_and_not_to_the_terminal(shared: Rig, capfd: pytest.CaptureFixture[str]) -> None:
     shared.story(shared.run(6, fault="train print 2"))
     assert "the trainer is fine" not in capfd.readouterr().out
-    assert "the trainer is fine\n" in log_of(shared).read_text()
+    *_, log = sorted(logs_of(shared).glob("*-node-*.log"))
+    assert log.read_text().endswith("\n[step 3]\nthe trainer is fine\n")
 
 
 def test_messages_of_any_size_get_through_in_order(shared: Rig) -> None:
@@ -263,7 +268,7 @@ def test_a_given_number_of_threads_is_used_on_any_core(make_rig: MakeRig) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"workers": 0}, "workers is 0; expected a whole number from 1 on"),
+        ({"workers": 0}, "workers is 0; expected a whole number of at least 1"),
         ({"workers": 1.5}, "workers is 1.5"),
         ({"workers": True}, "workers is True"),
         ({"hang_after": 0}, "hang_after is 0; expected seconds above 0"),

@@ -64,7 +64,7 @@ def test_a_study_on_a_cluster_gives_bit_identical_results_with_checkpoints_where
     (tmp_path / "home" / "checkpoints").symlink_to(tmp_path / "shared")
     with ThreadPoolExecutor() as pool:
         assert finish(begin(pool, Ray(), tmp_path, gate), gate) == expected
-    assert sorted(log.name for log in tmp_path.glob("shared/logs/*")) == ["worker-0.log", "worker-1.log"]
+    assert list(tmp_path.glob("shared/*/logs/*")) == [], "nothing was printed"
     assert list(tmp_path.glob("shared/*/.seen-*")) == []
 
 
@@ -90,8 +90,7 @@ def test_a_driver_that_is_killed_leaves_no_actor_and_run_again_goes_on(
     with subprocess.Popen(script, env=environment) as driver:
         gate.wait_for(ray_study.HOLD + 1)
         worker = psutil.Process(gate.waiting_process)
-        actor = worker.parent()
-        assert actor is not None
+        actor = worker.parents()[1]  # between them is the process that keeps the worker
         driver.kill()
     assert psutil.wait_procs([worker, actor], SECONDS)[1] == []
     again = subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True)

@@ -193,7 +193,8 @@ def test_workers_that_die_again_and_again_at_the_start_are_given_up(
     assert "    starting" in error
     rig.close()
     for worker in range(2):
-        assert (tmp_path / "logs" / f"worker-{worker}.log").read_text().count("starting") == 3
+        logs = list((tmp_path / "checkpoints" / "logs").glob(f"*-worker-{worker}.log"))
+        assert [log.read_text().splitlines()[0] for log in logs] == ["starting"] * 3
 
 
 def test_workers_see_the_module_search_path_of_this_process(

@@ -391,8 +391,8 @@ def test_a_study_that_leaves_the_record_ends_with_a_word_about_it() -> None:
     ("arguments", "words"),
     [
         ({"workers": 0}, "workers is 0"),
-        ({"workers": 2, "seconds_per_step": 0}, "seconds_per_step is 0; expected a number greater than 0"),
-        ({"workers": 2, "save": -1}, "save is -1; expected a number of at least 0"),
+        ({"workers": 2, "seconds_per_step": 0}, "seconds_per_step is 0; expected a finite number above 0"),
+        ({"workers": 2, "save": -1}, "save is -1; expected a finite number at least 0"),
         ({"workers": 2, "load": math.nan}, "load is nan"),
         ({"workers": 2, "scaling": {}}, "scaling is {}"),
         ({"workers": 2, "scaling": {1: 0}}, "scaling at width 1 is 0"),
@@ -411,7 +411,7 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any], wor
 
 def test_a_function_that_returns_no_time_is_told_with_what_it_looked_at() -> None:
     times = StepTimes(lambda hp, width: -float(hp["bs"]))
-    with pytest.raises(InvalidInput, match=r"seconds_per_step\({'bs': 128}, 1\) returned -128.0"):
+    with pytest.raises(InvalidInput, match=r"seconds_per_step\({'bs': 128}, 1\) is -128.0"):
         times.seconds(Config({"bs": 128, "lr": 0.1}), 0, 1, 1.0)
 
 

@@ -19,6 +19,7 @@ from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
 LONG = Config({"lr": 0.01})
+REHEARSED = Config({"lr": 0.005})
 SHORT = Config({"lr": 0.03})
 DROP = Config({"lr": MultiStep(0.01, [150], 0.1)})
 
@@ -72,6 +73,7 @@ def tune(
 ) -> hippo.study.Report:
     executor = Punctual(workers)
     with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
+        study.eval(REHEARSED, 2)  # while a plan is being proved, its proofs take slots
         return study.tune(Asks(*asks), progress=False)
 
 

@@ -19,7 +19,8 @@ Contract
 * A lease that fails (`LeaseFailed`) leaves its worker able to take the next lease, from scratch or from a
   checkpoint; where the process had to be replaced for that, `WorkerLost` and `WorkerJoined` follow.
 * `emit` may be called from any thread.
-* `now` is the executor's clock in seconds: wall time, or virtual time that moves only in `advance`.
+* `now` is the executor's clock in seconds: it never jumps, also where the machine's clock is set. Virtual
+  time moves only in `advance`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic, time
 from typing import Any
 
 from hippotune.executors.environment import alike
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.protocol.events import Event
 from hippotune.trainers.base import Trainer
+from hippotune.trainers.starting import Start
 
 Emit = Callable[[Event], None]
+
+# What the monotonic clock shows at the epoch: people read times that were measured with it.
+_EPOCH = time() - monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,8 @@ class Job:
 
     `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
     with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
-    the parts of the trainer's fingerprint, which workers must find again.
+    the parts of the trainer's fingerprint, which workers must find again. `start` is what trials from scratch
+    begin with.
     """
 
     trainer: type[Trainer]
@@ -55,6 +62,7 @@ class Job:
     packing: int = 1
     threads: int | None = None
     code: Mapping[str, str] = field(default_factory=dict)
+    start: Start | None = None
 
 
 class Executor(ABC):
@@ -99,9 +107,9 @@ class Executor(ABC):
     async def close(self) -> None:
         """Let saves that are under way finish, then end all workers. May be called twice."""
 
-    @abstractmethod
     def now(self) -> float:
-        """Return the executor's time in seconds."""
+        """Return the executor's time in seconds: since the epoch, as the machine's clock was at first."""
+        return _EPOCH + monotonic()
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called when virtual time has come to `time`; not for executors in real time."""

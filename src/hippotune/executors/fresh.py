@@ -8,27 +8,24 @@ process dies.
 from __future__ import annotations
 
 import faulthandler
-import os
 import pickle
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from hippotune.errors import HippoError, TrialFailed
 from hippotune.executors.base import Job
+from hippotune.executors.kept import KeptProcess
 from hippotune.executors.shipping import pack, unpack
 from hippotune.executors.worker.tracebacks import describe
+from hippotune.scratch import Scratch
 
 T = TypeVar("T")
 A = TypeVar("A")
 
-_SOURCES = str(Path(__file__).resolve().parents[2])
 _TAIL_LINES = 20
 
 
@@ -40,9 +37,8 @@ class FreshInterpreters:
 
     def __init__(self, job: Job, environment: Mapping[str, str]) -> None:
         self._parcel = pack(job)
-        path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
-        self._environment = {**environment, "PYTHONPATH": os.pathsep.join(path)}
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._environment = environment
+        self._running: set[KeptProcess] = set()
         self._is_closed = False
         self._lock = threading.Lock()
 
@@ -53,23 +49,23 @@ class FreshInterpreters:
         with self._lock:
             self._is_closed = True
             for process in self._running:
-                _kill(process)
+                process.end()
 
     def run(self, call: Callable[[Job, A], T], argument: A) -> T:
         """Return what ``call(job, argument)`` returns in a fresh interpreter.
 
-        An error of Hippo's is raised here as it was there; `TrialFailed` shows the traceback of another.
+        A `HippoError` is raised again here; any other error becomes `TrialFailed`, with its traceback.
         """
         import cloudpickle
 
-        with tempfile.TemporaryDirectory(prefix="hippo-") as folder:
-            result, log = Path(folder, "result"), Path(folder, "log")
+        with Scratch() as folder:
+            result, log = folder / "result", folder / "log"
             content = cloudpickle.dumps((call, argument), protocol=5)
             process = self._start(result, log)
             try:
                 process.communicate(pickle.dumps((self._parcel, content), protocol=5))
             finally:
-                _kill(process)
+                process.end()
                 with self._lock:
                     self._running.discard(process)
             if not result.exists():
@@ -85,35 +81,19 @@ class FreshInterpreters:
         value: T = returned
         return value
 
-    def _start(self, result: Path, log: Path) -> subprocess.Popen[bytes]:
+    def _start(self, result: Path, log: Path) -> KeptProcess:
         with self._lock, log.open("wb") as output:
             if self._is_closed:
                 raise HippoError("no more interpreters are started: they are not needed any more")
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "hippotune.executors.fresh", str(result)],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env=self._environment,
-                process_group=0,  # what it starts itself can be killed with it
+            process = KeptProcess(
+                "hippotune.executors.fresh", [str(result)], self._environment, output, stdin=subprocess.PIPE
             )
             self._running.add(process)
             return process
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 def _main(result: Path) -> None:
-    from hippotune.executors.worker.parent import end_with_parent
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
     faulthandler.enable()
-    end_with_parent()
     parcel, content = pickle.loads(sys.stdin.buffer.read())
     returned = error = None
     try:

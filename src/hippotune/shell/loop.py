@@ -13,10 +13,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from hippotune.engine.core import Engine
-from hippotune.errors import CheckpointError, TrainerError
+from hippotune.errors import CheckpointError, HippoError, NotExact, TrainerError
 from hippotune.executors.base import Executor
 from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
 from hippotune.protocol.commands import (
@@ -28,8 +30,9 @@ from hippotune.protocol.commands import (
     Record,
     RunLease,
     UpdateLease,
+    Wake,
 )
-from hippotune.protocol.events import CheckpointDeleted, Event, Halted, Paused, Resumed
+from hippotune.protocol.events import CheckpointDeleted, Event, Halted, Paused, Resumed, Woken
 
 Deliver = Callable[[Answer], None]
 
@@ -41,8 +44,22 @@ class FactWriter(Protocol):
         """Queue facts; call `then` with None after they are committed, or with the error."""
 
 
+class Listener(Protocol):
+    """What a tuner is told of, besides the answers to its requests."""
+
+    def facts_committed(self) -> None:
+        """More facts are durable: the loop's `committed` may have grown."""
+
+    def broken(self, error: BaseException) -> None:
+        """The loop cannot go on."""
+
+
 class Loop:
-    """See the module. Made and used on one running event loop."""
+    """See the module. Made and used on one running event loop.
+
+    Answers are given as soon as they are known, each with its place in the plan's history. They count when
+    that is no further than `committed`: only then is what they say durable.
+    """
 
     def __init__(
         self,
@@ -60,17 +77,18 @@ class Loop:
         self.waiting = 0
         self._writer = writer
         self._delete = delete
-        self._note = note
+        self.note = note
         self._aio = asyncio.get_running_loop()
         self._inbox: deque[Event] = deque()
         self._woken = False
         self._expected: set[str] = set()
         self._deliver: dict[int, Deliver] = {}
         self._next_request = 0
-        self._committed = engine.plan.order
+        self.committed = engine.plan.order
         self._uncommitted = 0
         self._quiet: list[asyncio.Future[None]] = []
-        self._on_error: list[Callable[[BaseException], None]] = []
+        self._waiting_for_proofs: list[asyncio.Future[None]] = []
+        self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
 
@@ -100,7 +118,7 @@ class Loop:
                 self._push_time()
 
     def when_resting(self, call: Callable[[], None]) -> None:
-        """Have `call` told whenever nothing runs and everything that came of it has been told."""
+        """Call `call` whenever nothing runs and all answers were delivered."""
         self._on_rest.append(call)
 
     def forget_resting(self, call: Callable[[], None]) -> None:
@@ -127,6 +145,7 @@ class Loop:
             self._break(error)
         if not self.engine.leases:
             self._tell_quiet()
+        self._tell_proved()
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called on the event loop at a time of the executor's clock."""
@@ -153,29 +172,35 @@ class Loop:
 
     def _carry_out(self, commands: Sequence[Command]) -> None:
         facts: tuple[Fact, ...] = ()
-        later: list[Answer | DropCheckpoint] = []
+        answers: list[Answer] = []
+        later: list[DropCheckpoint] = []
         for command in commands:
             match command:
-                case RunLease() | UpdateLease():
+                case RunLease():
+                    study, trial = self.engine.asked_by(command.lease)
+                    self.executor.carry_out(replace(command, study=study, trial=trial))
+                case UpdateLease():
                     self.executor.carry_out(command)
                 case Record():
                     facts = command.facts
                     for spans in self._spans:
                         spans += [fact for fact in facts if isinstance(fact, SpanRecorded)]
-                case Answer() if command.order <= self._committed:
-                    # What is durable already is told at once, so that a tuner that is run again hears
-                    # every recorded result before any new one.
-                    self._tell(command)
-                case Answer() | DropCheckpoint():
+                case Answer():
+                    answers.append(command)
+                case DropCheckpoint():
                     later.append(command)
+                case Wake(at):
+                    self.alarm(at, partial(self.handle, Woken(at)))
                 case Note(text):
-                    self._note(text)
-                case Abort(error, disk_full):
-                    self._give_up(CheckpointError(error) if disk_full else TrainerError(error))
+                    self.note(text)
+                case Abort():
+                    self._give_up(_error_of(command))
         if facts or later:
             self._record(facts, later)
+        for answer in answers:
+            self._tell(answer)
 
-    def _record(self, facts: Sequence[Fact], later: Sequence[Answer | DropCheckpoint]) -> None:
+    def _record(self, facts: Sequence[Fact], later: Sequence[DropCheckpoint]) -> None:
         order = self.engine.plan.order
         self._uncommitted += 1
 
@@ -184,22 +209,19 @@ class Loop:
             if error is not None:
                 self._break(error)
                 return
-            self._committed = max(self._committed, order)
+            self.committed = max(self.committed, order)
+            for tuner in list(self._listening):
+                tuner.facts_committed()
             for command in later:
-                if isinstance(command, Answer):
-                    self._tell(command)
-                else:
-                    self._remove(command)
+                self._remove(command)
             if not self._uncommitted:
                 self._tell_quiet()
 
         self._writer.submit(facts, committed)
 
     def _remove(self, command: DropCheckpoint) -> None:
-        if not self.engine.expects(command.position):
-            # Otherwise it was saved anew, or will be, and replaced under its name.
-            with suppress(OSError):  # what stays behind is swept away when the plan is next opened
-                self._delete(command.checkpoint)
+        with suppress(OSError):  # what stays behind is swept away when the plan is next opened
+            self._delete(command.checkpoint)
         self.handle(CheckpointDeleted(command.checkpoint))
 
     def _tell(self, answer: Answer) -> None:
@@ -216,8 +238,9 @@ class Loop:
         if self.error is not None:
             return
         self.error = error
-        for call in list(self._on_error):
-            call(error)
+        for tuner in list(self._listening):
+            tuner.broken(error)
+        self._tell_proved()
         self.emit(Halted())
 
     def _break(self, error: BaseException) -> None:
@@ -230,6 +253,29 @@ class Loop:
         """Wait until no lease runs, no save is under way and every fact is committed."""
         while (self.engine.leases or self._uncommitted) and not self._broken:
             await self._ending()
+
+    async def proved(self, audits: bool) -> None:
+        """Wait until nothing is provisional any more: for a tuner that has all its results.
+
+        Without `audits`, the rehearsal is enough: for one whose time is up.
+        """
+        proofs = self.engine.proofs
+        self.tuner_waits()
+        try:
+            while (proofs.is_open if audits else proofs.rehearsal.is_open) and self.error is None:
+                proved: asyncio.Future[None] = self._aio.create_future()
+                self._waiting_for_proofs.append(proved)
+                await proved
+        finally:
+            self.tuner_goes_on()
+
+    def _tell_proved(self) -> None:
+        """Have those look again that wait for a proof."""
+        if self._waiting_for_proofs:
+            waiting, self._waiting_for_proofs = self._waiting_for_proofs, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
 
     async def run_down(self) -> None:
         """Wait until what runs has ended and is committed, or until a tuner is at work."""
@@ -257,18 +303,18 @@ class Loop:
 
     # Tuners at work, and virtual time.
 
-    def tuner_begins(self, broken: Callable[[BaseException], None]) -> None:
-        """A tuner is at work; `broken` is told if the loop cannot go on."""
+    def tuner_begins(self, listener: Listener) -> None:
+        """A tuner is at work."""
         self.tuners += 1
-        self._on_error.append(broken)
+        self._listening.append(listener)
         if self.error is not None:
-            broken(self.error)
+            listener.broken(self.error)
         self._wake_waiting()
 
-    def tuner_ends(self, broken: Callable[[BaseException], None]) -> None:
+    def tuner_ends(self, listener: Listener) -> None:
         """A tuner asks for nothing more: what the others wait for may go on."""
         self.tuners -= 1
-        self._on_error.remove(broken)
+        self._listening.remove(listener)
         if self.tuners:
             self._push_time()
 
@@ -289,3 +335,10 @@ class Loop:
             if not self.executor.advance():
                 return
             self._drain()
+
+
+def _error_of(abort: Abort) -> HippoError:
+    """Return the exception that ends a study."""
+    if abort.refutation is not None:
+        return NotExact(abort.error, abort.refutation.path, abort.refutation.step)
+    return CheckpointError(abort.error) if abort.disk_full else TrainerError(abort.error)

@@ -11,20 +11,20 @@ _log = logging.getLogger("hippotune")
 
 
 class Notes:
-    """Texts that were told by any thread, for whoever reads them; they go to the log where nobody does."""
+    """Messages from any thread to a view; they go to the log where there is none."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._said: set[str] = set()
         self._unread: list[str] = []
         self._readers = 0
 
     def tell(self, text: str) -> None:
         """Have a text read, unless it was told before."""
         with self._lock:
-            if text in self._told:
+            if text in self._said:
                 return
-            self._told.add(text)
+            self._said.add(text)
             if self._readers:
                 self._unread.append(text)
                 return

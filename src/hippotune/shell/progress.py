@@ -82,6 +82,7 @@ class Progress:
             requests_open=tuning.open,
             requests_answered=tuning.answered,
             requests_failed=tuning.failed,
+            requests_suspended=tuning.suspended,
             steps_requested=sum(tuning.asked.values()),
             steps_unique=self._unique,
             steps_trained=trained,

@@ -12,7 +12,6 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hippotune.engine.core import Engine
@@ -23,11 +22,15 @@ from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.plan import Plan
 from hippotune.protocol.events import CheckpointLost, Halted, WidthChanged
+from hippotune.protocol.failures import Retries
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
+from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import FactWriter, Loop
 from hippotune.shell.notes import Notes
 from hippotune.store.base import Store
 from hippotune.store.files import CheckpointFiles
+from hippotune.store.files import checkpoint_folder as checkpoint_folder
 from hippotune.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -47,10 +50,14 @@ class Runtime:
         job: Job,
         budget: int | None = None,
         policy: WidthPolicy | None = None,
+        proofs: ProofPolicy | None = None,
+        retries: Retries = Retries(),  # noqa: B008
     ) -> None:
         self.store = store
         self.users = 0
         self.notes = Notes()
+        self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
+        self.set_aside = None if self._files is None else store.claim(self._files)
         self.plan = Plan.replay(store.read())
         self.refused_checkpoints = store.drop_refused()
         self.found_results = self.plan.order
@@ -60,7 +67,8 @@ class Runtime:
         self._job = job
         self._budget = budget
         self._policies = [policy]
-        self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
+        self._proofs = proofs
+        self._retries = retries
         if self._files is not None:
             self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
         self._aio = asyncio.new_event_loop()
@@ -79,13 +87,15 @@ class Runtime:
         except BaseException:
             self.close()
             raise
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
 
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self._files.delete if self._files is not None else (lambda _: None)
         measured = self.store.step_times()
-        engine = Engine(self.plan, self._budget, self._policies[0], self._fits(), measured)
+        engine = Engine(
+            self.plan, self._budget, self._policies[0], self._fits(), measured, self._proofs, self._retries
+        )
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell)
         await self.executor.start(self._job, self.loop.emit)
 
@@ -109,7 +119,7 @@ class Runtime:
             return ImmediateWriter(self.store)
         from hippotune.shell.writer import Writer
 
-        return Writer(self.store, asyncio.get_running_loop())
+        return Writer(self.store, asyncio.get_running_loop(), self.notes.tell)
 
     @property
     def busy(self) -> bool:
@@ -124,7 +134,7 @@ class Runtime:
         await asyncio.gather(*others, return_exceptions=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the engine's thread. Raises `Closed` where that is no more."""
+        """Run a coroutine on the engine's thread. Raises `Closed` once that has ended."""
         with self._gate:
             if self._stopped:
                 coroutine.close()
@@ -150,7 +160,8 @@ class Runtime:
             return checkpoint is not None
         try:
             await asyncio.to_thread(self._files.verify, checkpoint)
-        except CheckpointError:
+        except CheckpointError as error:
+            self.notes.tell(f"{error}; what is needed of it is trained again")
             self.loop.handle(CheckpointLost(position))
             return False
         return True
@@ -163,13 +174,17 @@ class Runtime:
                 self.run(self.loop.quiet())
                 self.close()
 
+    def _close_at_exit(self) -> None:
+        end_at_once()
+        self.close()
+
     def close(self) -> None:
-        """End the workers, make every fact durable and let go of the plan. May be called twice."""
+        """End the workers, make every fact durable and unlock the plan. May be called twice."""
         with self._gate:
             if self.closed:
                 return
             self.closed = True
-            atexit.unregister(self.close)
+            atexit.unregister(self._close_at_exit)
             with suppress(Exception):
                 self.run(self.executor.close())
             if self._writer is not None and not isinstance(self.store, MemoryStore):
@@ -204,7 +219,7 @@ _opening = threading.Lock()
 def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Runtime]) -> Runtime:
     """Return the runtime of a plan in this process, making it where it is not open.
 
-    Studies on one plan share it. A study that brings other workers gets them as soon as nobody is at work
+    Studies on one plan share it. A study that brings other workers gets them as soon as nothing is running
     on the plan with the present ones.
     """
     with _opening:
@@ -228,8 +243,3 @@ def release(runtime: Runtime) -> None:
         runtime.users -= 1
         if runtime.users <= 0:
             runtime.close()
-
-
-def checkpoint_folder(home: Path, key: PlanKey) -> Path:
-    """Return the folder of a plan's checkpoints."""
-    return home / "checkpoints" / key.digest

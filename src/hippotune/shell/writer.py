@@ -1,8 +1,10 @@
 """Writing off the event loop: facts are handed over at once, and word comes back when they are durable.
 
 One thread writes. All that is handed over while a commit is under way goes into the next one, so the slower
-the disk, the larger the commits, and the loop never waits. A write that fails ends the writing: everything
-that is not durable by then, and all that is handed over later, is answered with the error.
+the disk, the larger the commits, and the loop never waits. A database that cannot be reached is tried again
+and again, within limits of time and memory, while training goes on. Any other write that fails, and an
+outage beyond its limits, ends the writing: everything that is not durable by then, and all that is handed
+over later, is answered with the error.
 """
 
 from __future__ import annotations
@@ -11,23 +13,44 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from time import monotonic, sleep
 
 from hippotune.errors import StoreError
-from hippotune.plan.facts import Fact
-from hippotune.store.base import Store
+from hippotune.plan.facts import Fact, NumbersRecorded
+from hippotune.store.base import ConnectionLost, Store
 
 Then = Callable[[BaseException | None], object]
 _Item = tuple[Sequence[Fact], Then | threading.Event | None]
 _CLOSE: _Item = ((), None)
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a database may be away, and how many facts and logged numbers are kept in memory meanwhile."""
+
+    seconds: float = 600.0
+    facts: int = 1_000_000
 
 
 class Writer:
     """Writes facts to a store in the background, in the order in which they are handed over."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        note: Callable[[str], None] = lambda _: None,
+        patience: Patience = Patience(),  # noqa: B008
+    ) -> None:
         self._store = store
         self._loop = loop
+        self._note = note
+        self._patience = patience
+        self._handed_over = self._written = 0
         self._error: BaseException | None = None
         self._closed = False
         self._queue: SimpleQueue[_Item] = SimpleQueue()
@@ -42,6 +65,7 @@ class Writer:
         """
         if self._closed:
             raise StoreError("facts were handed over after the writer was closed")
+        self._handed_over += _amount(facts)
         self._queue.put((facts, then))
 
     def flush(self) -> None:
@@ -69,7 +93,7 @@ class Writer:
                     items.append(self._queue.get_nowait())
             last = items[-1]
             self._write([fact for facts, _ in items for fact in facts])
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer, items, self._error)
             for _, then in items:
                 if isinstance(then, threading.Event):
@@ -78,11 +102,46 @@ class Writer:
     def _write(self, facts: list[Fact]) -> None:
         if facts and self._error is None:
             try:
-                self._store.write(facts)
+                self._insist(facts)
             except Exception as error:
                 self._error = error
+            self._written += _amount(facts)
+
+    def _insist(self, facts: list[Fact]) -> None:
+        """Write facts as soon as the database can be reached: always the same, they may be stored already."""
+        lost_at: float | None = None
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                self._store.write(facts)
+            except ConnectionLost as error:
+                lost_at = monotonic() if lost_at is None else lost_at
+                self._bear(error, monotonic() - lost_at)
+            else:
+                break
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if lost_at is not None:
+            self._note(f"the database is back after {monotonic() - lost_at:.0f} s: nothing was lost")
+
+    def _bear(self, error: ConnectionLost, seconds: float) -> None:
+        """Go on without the database; raise `StoreError` where that has been so for too long."""
+        patience, waiting = self._patience, self._handed_over - self._written
+        limits = f"{patience.seconds:.0f} s or {patience.facts:,} facts and logged numbers"
+        if seconds >= patience.seconds or waiting > patience.facts:
+            raise StoreError(
+                f"{error}. It is waited for up to {limits}, and now {waiting:,} could not be written for "
+                f"{seconds:.0f} s: run again when it is back"
+            ) from error
+        self._note(f"{error}. Training goes on, and what it brings is kept in memory, up to {limits}")
 
     def _answer(self, items: list[_Item], error: BaseException | None) -> None:
         for _, then in items:
             if callable(then):
                 self._loop.call_soon(then, error)  # one that raises keeps no other from being called
+
+
+def _amount(facts: Sequence[Fact]) -> int:
+    """Return how many facts and logged numbers there are: what they take in memory goes by that."""
+    numbers = (fact for fact in facts if isinstance(fact, NumbersRecorded))
+    return len(facts) + sum(len(fact.steps) * len(fact.numbers) for fact in numbers)

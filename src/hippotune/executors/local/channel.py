@@ -1,4 +1,4 @@
-"""A line between two processes, over which whole messages go both ways."""
+"""A channel between two processes: whole messages, both ways."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LONGEST_WAIT = 10_000.0
 
 
 class Channel:
-    """One end of a line. Receiving is for one thread; `send` and `disconnect` are for any.
+    """One end of a channel. Receiving is for one thread; `send` and `disconnect` are for any.
 
-    Whoever uses `put` does not use `send` at the same time, and has one thread at a time do it.
+    `put` is for one thread at a time, and not together with `send`.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -44,12 +44,12 @@ class Channel:
             raise EOFError from error
 
     def put(self, message: bytes) -> None:
-        """Send a message; waits until there is room for it, or nobody on the other side."""
+        """Send a message; wait until there is room for it, or the other side is gone."""
         with suppress(OSError):
             self._connection.send_bytes(message)
 
     def send(self, message: bytes) -> None:
-        """Send a message without ever waiting. What nobody is left to receive is lost."""
+        """Send a message without waiting. It is lost if the other side is gone."""
         with self._sending:
             if self._overflow:
                 self._overflow.append(message)
@@ -77,6 +77,6 @@ class Channel:
                 end.detach()
 
     def close(self) -> None:
-        """Be done with the line. For the thread that receives."""
-        with self._ending, self._sending:  # nobody else is to write where this was
+        """Close the channel. For the thread that receives."""
+        with self._ending, self._sending:  # nothing may write to a reused descriptor
             self._connection.close()

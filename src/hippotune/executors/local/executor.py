@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from pathlib import Path
-from time import time
 
-from hippotune.errors import HippoError, InvalidInput
+from hippotune import checks
+from hippotune.errors import HippoError
+from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.environment import usual_threads
 from hippotune.executors.local.hang_timeout import HangTimeout
@@ -32,16 +31,16 @@ from hippotune.protocol.commands import ExecutorCommand, RunLease
 class Local(Executor):
     """Runs leases in processes on this machine.
 
-    What a worker prints is in ``logs/worker-N.log`` next to the folder of checkpoints. A trainer that cannot
-    be imported in a worker, and workers that die again and again before they can work, are announced as a
-    lease that fails with phase "contract".
+    What a trainer prints is shown by ``hippo show STUDY --trial N --log``. A trainer that cannot be imported
+    in a worker, and workers that die again and again before they can work, are announced as a lease that
+    fails with phase "contract".
 
     Parameters
     ----------
     workers : int
         How many processes train at the same time.
     hang_after : float, optional
-        A worker that finishes no step, evaluation, load or save for so many seconds while it has work is
+        A worker that finishes no step, evaluation, load or save for this many seconds while it has work is
         killed and replaced. By default 50 times the usual step, at least 10 minutes, and without a limit
         until the first step is finished. ``math.inf`` waits for ever.
     threads : int, optional
@@ -51,18 +50,11 @@ class Local(Executor):
     """
 
     def __init__(self, workers: int = 2, hang_after: float | None = None, threads: int | None = None) -> None:
-        if not _is_whole(workers) or workers < 1:
-            raise InvalidInput(f"workers is {workers!r}; expected a whole number from 1 on")
-        if hang_after is not None and (not _is_real(hang_after) or not hang_after > 0):
-            raise InvalidInput(f"hang_after is {hang_after!r}; expected seconds above 0, or None")
-        if threads is not None and (not _is_whole(threads) or threads < 1):
-            raise InvalidInput(f"threads is {threads!r}; expected a whole number from 1 on, or None")
-        self._workers = workers
-        self._hang_after = hang_after
-        self.threads = threads
+        self._workers = checks.whole("workers", workers)
+        self._hang_after = checks.hang_after(hang_after)
+        self.threads = None if threads is None else checks.whole("threads", threads)
         self._slots: list[Slot] = []
         self._groups = WorkerGroups()
-        self._meetings: tempfile.TemporaryDirectory[str] | None = None
         self._end: weakref.finalize[[list[Slot], int], Local] | None = None
 
     @property
@@ -86,7 +78,7 @@ class Local(Executor):
         shares = _shares(self._workers)
         begin = partial(
             _begin,
-            logs=_fresh_logs(job.checkpoints.parent / "logs", workers),
+            logs=job.checkpoints / lease_log.FOLDER,
             shares=shares if threads <= len(shares[0]) else [],
             environment=self.environment(threads),
         )
@@ -97,7 +89,6 @@ class Local(Executor):
             hang_timeout = HangTimeout(self._hang_after)
             slots.append(Slot(worker, begin, greeting, emit, hang_timeout, slots, groups, number))
         self._slots = slots
-        self._meetings = tempfile.TemporaryDirectory(prefix="hippo-")
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
         for slot in slots:
             slot.start()
@@ -105,13 +96,14 @@ class Local(Executor):
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker, and a lease with peers to all of them."""
         if not self._slots:
-            return  # closed: nobody waits for it
+            return  # closed
         if not isinstance(command, RunLease) or not command.peers:
             self._slots[command.worker].carry_out(command)
             return
-        assert self._meetings is not None
         workers = (command.worker, *command.peers)
-        meeting = Path(self._meetings.name, f"lease-{command.lease}").as_uri()
+        if (folder := self._slots[command.worker].folder) is None:
+            return  # it is lost, and that is announced
+        meeting = Path(folder, f"lease-{command.lease}").as_uri()
         self._groups.form(command.lease, workers)
         for rank, worker in enumerate(workers):
             if not self._slots[worker].carry_out(Part(command, rank, meeting)):
@@ -133,36 +125,23 @@ class Local(Executor):
         if self._end is not None:
             self._end.detach()
             self._end = None
-        if self._meetings is not None:
-            self._meetings.cleanup()
-            self._meetings = None
-
-    def now(self) -> float:
-        """Return the wall time."""
-        return time()
 
 
 def _begin(
     worker: int,
-    logs: Sequence[Path],
+    logs: Path,
     shares: Sequence[Sequence[int]],
     environment: Mapping[str, str],
 ) -> WorkerProcess:
-    return WorkerProcess(worker, logs[worker], environment, shares[worker % len(shares)] if shares else [])
+    return WorkerProcess(
+        worker, logs / f"worker-{worker}.log", environment, shares[worker % len(shares)] if shares else []
+    )
 
 
 def _abandon(slots: list[Slot], owner: int) -> None:
-    if os.getpid() == owner:  # and not a copy of it that somebody forked
+    if os.getpid() == owner:  # and not in a fork of it
         for slot in slots:
             slot.abandon()
-
-
-def _fresh_logs(folder: Path, workers: int) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    logs = [folder / f"worker-{worker}.log" for worker in range(workers)]
-    for log in logs:
-        log.write_bytes(b"")
-    return logs
 
 
 def _cores() -> list[int]:
@@ -176,11 +155,3 @@ def _shares(workers: int) -> list[list[int]]:
     cores = _cores()
     size = max(1, len(cores) // workers)
     return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

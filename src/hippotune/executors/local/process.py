@@ -6,24 +6,25 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
+from hippotune.executors import lease_log
+from hippotune.executors.kept import KeptProcess
 from hippotune.executors.local.channel import Channel
 from hippotune.protocol.events import Event
 
-# The status with which a worker exits that wants to be replaced because it ran out of memory.
-OUT_OF_MEMORY = 75
+# The status with which a worker exits that is to be replaced, because an error may lie in its process.
+REPLACED = 75
 # The status with which one exits that leads a lease and has lost another worker of it.
 PEER_LOST = 76
+# The status with which one exits whose fresh interpreter died in the middle of a lease.
+INTERPRETER_LOST = 77
 
-_SOURCES = str(Path(__file__).resolve().parents[3])
 _EXIT_SECONDS = 5.0
-_TERMINATE_SECONDS = 2.0
-_TAIL_LINES = 20
+_TAIL_LINES = 30
 _TAIL_BYTES = 1 << 13
 
 
@@ -32,23 +33,20 @@ class WorkerProcess:
 
     def __init__(self, worker: int, log: Path, environment: Mapping[str, str], cores: Sequence[int]) -> None:
         ours, theirs = Pipe()
-        path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        lease_log.keep(log)  # of a process that died together with its parent
+        self._log = log
         with log.open("ab") as output, theirs:
-            self._log, self._log_start = log, output.tell()
-            self._process = subprocess.Popen(
-                # -P: a module in the working directory must not stand in for one of the standard library.
-                [sys.executable, "-P", "-m", "hippotune.executors.worker", str(theirs.fileno()), str(worker)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[theirs.fileno()],
-                env={**environment, "PYTHONPATH": os.pathsep.join(path)},
-                process_group=0,  # what it starts itself can be killed with it
+            arguments = [str(theirs.fileno()), str(worker), ",".join(map(str, cores)), str(log)]
+            self._process = KeptProcess(
+                "hippotune.executors.worker", arguments, environment, output, descriptors=[theirs.fileno()]
             )
-        if cores:
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(self._process.pid, cores)
         self._line = Channel(ours)
+
+    @property
+    def folder(self) -> Path:
+        """A folder on this machine that is removed when the process ends."""
+        return self._process.folder
 
     def receive(self, timeout: float) -> list[Event] | None:
         """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""
@@ -65,10 +63,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the process, and all that it started, at once."""
-        if self._process.returncode is None:  # until it is waited for, its number is nobody else's
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.end()
 
     def bury(self, cause: str | None = None) -> str:
         """Make sure that a process which no longer speaks is gone; return why, for a person to read."""
@@ -80,31 +75,34 @@ class WorkerProcess:
         """Wait for a process that was asked to close, and has finished speaking, to be gone."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
-        if self._process.poll() is None:
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_TERMINATE_SECONDS)
         self.kill()
         self._line.close()
+        with suppress(OSError):
+            lease_log.keep(self._log)
 
     def _last_words(self) -> str:
+        """Keep what was printed since the last lease ended, and quote its end."""
         try:
-            with self._log.open("rb") as file:
-                length = file.seek(0, os.SEEK_END)
-                file.seek(max(self._log_start, length - _TAIL_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
-        except FileNotFoundError:  # somebody has removed the study's folder while its workers waited
+            log = lease_log.keep(self._log)
+        except OSError:
             return ""
-        if not lines:
+        if log is None:
             return ""
-        return "\n".join([f"\nThe last lines of {self._log}:", *(f"    {line}" for line in lines)])
+        head = lease_log.Head.read(log)
+        with log.open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            file.seek(max(0 if head is None else len(head.written()), length - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        return "\n".join([f"\nThe last lines of {log}:", *(f"    {line}" for line in lines)])
 
     def _cause(self) -> str:
         status = self._process.returncode
-        if status == OUT_OF_MEMORY:
-            return "is replaced because it ran out of memory"
+        if status == REPLACED:
+            return "is replaced after an error that may lie in it: of memory, a device or a connection"
         if status == PEER_LOST:
             return "is replaced because another worker, which it trained a lease with, was lost"
+        if status == INTERPRETER_LOST:
+            return "is replaced because the fresh interpreter, which repeated a step for it, died"
         if status == -signal.SIGKILL:
             return "was killed by SIGKILL, as by a system that runs out of memory"
         if status < 0:

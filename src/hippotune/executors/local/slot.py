@@ -12,6 +12,7 @@ import logging
 import pickle
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import monotonic
 
 from hippotune.executors.base import Emit
@@ -22,6 +23,7 @@ from hippotune.executors.shipping import encode
 from hippotune.executors.worker.wide import Part
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
+from hippotune.protocol.failures import LossKind
 
 _log = logging.getLogger("hippotune")
 
@@ -29,9 +31,13 @@ _MOST_STARTS = 3
 _CLOSE = pickle.dumps(None)
 
 
-def begins(command: ExecutorCommand | Part) -> bool:
-    """Return whether a worker that gets a command has something to say before long. A peer has not."""
-    return isinstance(command, RunLease) or (isinstance(command, Part) and command.rank == 0)
+def patience_with(command: ExecutorCommand | Part) -> int:
+    """Return how much longer than usual a worker may be silent that gets a command.
+
+    0 where it has nothing to say, as a peer.
+    """
+    lease = command.lease if isinstance(command, Part) and command.rank == 0 else command
+    return lease.patience if isinstance(lease, RunLease) else 0
 
 
 class Slot:
@@ -67,7 +73,14 @@ class Slot:
         self._joined = False
         self._closing = threading.Event()
         self._busy_since: float | None = None
+        self._patience = 1
         self._thread = threading.Thread(target=self._live, name=f"worker-{worker}", daemon=True)
+
+    @property
+    def folder(self) -> Path | None:
+        """A folder that is there as long as the process; None where there is no process."""
+        with self._lock:
+            return None if self._process is None or not self._joined else self._process.folder
 
     def start(self) -> None:
         """Bring the first process up; returns at once."""
@@ -77,16 +90,16 @@ class Slot:
         """Pass a command on; False where there is no process to take it. Its loss is announced."""
         if self.given_up is not None and isinstance(command, RunLease):
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
-        return self.deliver(encode(command), begins=begins(command))
+        return self.deliver(encode(command), patience_with(command))
 
-    def deliver(self, message: bytes, begins: bool) -> bool:
-        """Do the same with a command's message; whether it begins something that is to be heard of."""
+    def deliver(self, message: bytes, patience: int) -> bool:
+        """Do the same with a command's message; `patience` is for what it begins, 0 if that is nothing."""
         with self._lock:
             if self._process is None or not self._joined or self._closing.is_set():
                 return False
             self._process.send(message)
-            if begins:
-                self._busy_since = monotonic()
+            if patience:
+                self._busy_since, self._patience = monotonic(), patience
             return True
 
     def end(self, reason: str) -> None:
@@ -111,7 +124,7 @@ class Slot:
         self._thread.join()
 
     def abandon(self) -> None:
-        """End the process at once, whatever it is doing."""
+        """Kill the process at once."""
         with self._lock:
             self._closing.set()
             if self._process is not None:
@@ -122,44 +135,44 @@ class Slot:
     def _live(self) -> None:
         failed_starts = 0
         while not self._closing.is_set():
-            joined, reason = self._see_through_one_process()
+            joined, reason, kind = self._see_through_one_process()
             if self._closing.is_set():
                 return
             failed_starts = 0 if joined else failed_starts + 1
             if joined:
-                self._say_lost(reason)
+                self._say_lost(reason, kind)
             elif failed_starts == _MOST_STARTS:
                 self._give_up(reason)
                 return
 
-    def _say_lost(self, reason: str) -> None:
+    def _say_lost(self, reason: str, kind: LossKind) -> None:
         with self._groups.lock:
             others = self._groups.lose(self.worker)
-            self._emit(WorkerLost(self.worker, reason))
+            self._emit(WorkerLost(self.worker, reason, kind))
         for other in others:
             self._slots[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
 
-    def _see_through_one_process(self) -> tuple[bool, str]:
+    def _see_through_one_process(self) -> tuple[bool, str, LossKind]:
         """Start a process and stay with it to its end; return whether it joined, and why it ended."""
         try:
             process = self._begin(self.worker)
         except OSError as error:
-            return False, f"a worker process cannot be started: {error}"
+            return False, f"a worker process cannot be started: {error}", "infrastructure"
         try:
             with self._lock:
                 self._process = process
                 if self._closing.is_set():
                     process.kill()
             process.greet(self._greeting)
-            reason = self._listen(process)
+            reason, kind = self._listen(process)
         finally:
-            process.kill()  # also where `emit` raises: nobody is left to listen then
+            process.kill()  # also where `emit` raises: the study is closing
             with self._lock:
                 joined, self._joined = self._joined, False
                 self._process = self._busy_since = self._ended_for = None
-        return joined, reason
+        return joined, reason, kind
 
-    def _listen(self, process: WorkerProcess) -> str:
+    def _listen(self, process: WorkerProcess) -> tuple[str, LossKind]:
         """Pass on what a process says until it is gone; return why it went."""
         heard = monotonic()
         wait = self._hang_timeout.shortest
@@ -169,20 +182,22 @@ class Slot:
             except EOFError:
                 if self._closing.is_set():
                     process.see_off()
-                return process.bury(self._ended_for)
+                return process.bury(self._ended_for), "died"
             if said is not None:
                 heard = monotonic()
                 wait = self._hang_timeout.shortest
-                for event in said:
-                    self._pass_on(event)
+                with self._groups.lock:
+                    for event in said:
+                        self._pass_on(event)
                 continue
-            limit = self._hang_timeout.limit(self._closing.is_set())
+            limit = self._hang_timeout.limit(self._closing.is_set()) * self._patience
             silence = 0.0 if self._busy_since is None else monotonic() - max(heard, self._busy_since)
             if silence >= limit:
-                return process.bury(
+                hung = (
                     f"hung: it finished no step, evaluation, load or save for {silence:.0f} s and was killed "
                     "(hang_after= sets how long to wait)"
                 )
+                return process.bury(hung), "hung"
             wait = min(limit - silence, self._hang_timeout.shortest)
 
     def _pass_on(self, event: Event) -> None:
@@ -196,12 +211,11 @@ class Slot:
             self._busy_since = None
         elif isinstance(event, Progressed):
             self._hang_timeout.observe(event)
-        with self._groups.lock:
-            if self._groups.counts(event):
-                self._emit(event)
+        if self._groups.counts(event):
+            self._emit(event)
 
     def _give_up(self, reason: str) -> None:
-        """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
+        """Leave the work to the other slots; the last one reports the failure to the engine."""
         self.given_up = (
             f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
         )

@@ -5,7 +5,7 @@ are the very program that trains on one machine. So results are the same, user c
 environment of its own, and where it crashes, hangs or runs out of memory, a process is replaced and not an
 actor.
 
-Orders come from its driver, and messages go there, over a line of their own. The processes die with the
+Orders come from its driver, and messages go there, over a channel of their own. The processes die with the
 actor, and the actor with its driver.
 """
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
+from hippotune.executors import lease_log
 from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
@@ -42,7 +43,7 @@ from hippotune.protocol.events import (
     WorkerNoted,
 )
 
-# Whoever listens has to wake up for every message. What leaves a worker at work waits a little for more.
+# Every message wakes the driver. Messages of a busy worker wait a little, to go together.
 _PATIENT = (
     LeaseStarted,
     Progressed,
@@ -54,9 +55,9 @@ _PATIENT = (
 )
 _LINGER_SECONDS = 0.005
 
-# What is ordered, for which worker; with it goes the message of a command, which may begin a lease, or why a
-# worker is to end.
-Order = tuple[Literal["begin", "deliver", "end", "close"], int, bytes]
+# What is ordered, for which worker; with it goes the message of a command and the patience with what it
+# begins, or why a worker is to end.
+Order = tuple[Literal["deliver", "end", "close"], int, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class ActorSpec:
 
     def log_of(self, worker: int) -> Path:
         """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
-        return self.checkpoints.parent / "logs" / f"worker-{worker}.log"
+        return self.checkpoints / lease_log.FOLDER / f"worker-{worker}.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """All processes have ended as they were asked to, and nothing more will be said."""
+    """All processes have ended as ordered; this is the last message."""
 
 
 # With each goes the worker that it concerns.
@@ -117,7 +118,7 @@ class RayWorker:
         self._slots: dict[int, Slot] = {}
         self._news = threading.Condition()
         self._unsaid: Messages = []
-        self._line: Channel | None = None
+        self._channel: Channel | None = None
         self._alone = threading.Event()
         self._first = workers[0]
         address: str = ray.util.get_node_ip_address()
@@ -162,29 +163,29 @@ class RayWorker:
     def _serve(self, secret: bytes) -> None:
         """Do what the driver orders, until it is gone."""
         with self._listening:
-            line = answer(self._listening, secret)
+            channel = answer(self._listening, secret)
         with self._news:
-            self._line = line
+            self._channel = channel
             self._speak()
         try:
             while True:
-                self._do(*pickle.loads(line.wait()))
+                self._do(*pickle.loads(channel.wait()))
         except EOFError:
             pass
         finally:
             for slot in self._slots.values():
                 slot.abandon()
-            line.disconnect()
+            channel.disconnect()
             self._alone.set()
 
-    def _do(self, what: str, worker: int, message: bytes) -> None:
+    def _do(self, what: str, worker: int, message: bytes, patience: int) -> None:
         if what == "close":
             threading.Thread(target=self._close, name="closing", daemon=True).start()
         elif worker in self._slots:
             if what == "end":
                 self._slots[worker].end(message.decode())
             else:
-                self._slots[worker].deliver(message, begins=what == "begin")
+                self._slots[worker].deliver(message, patience)
 
     def _close(self) -> None:
         for slot in self._slots.values():
@@ -208,14 +209,14 @@ class RayWorker:
 
     def _speak(self) -> None:
         """Say what there is to say. With `_news` held."""
-        if self._line is not None and self._unsaid:
-            self._line.put(pickle.dumps(self._unsaid, protocol=5))
+        if self._channel is not None and self._unsaid:
+            self._channel.put(pickle.dumps(self._unsaid, protocol=5))
             self._unsaid = []
 
     def _speak_later(self) -> None:
         with self._news:
             while True:
-                self._news.wait_for(lambda: self._unsaid and self._line)
+                self._news.wait_for(lambda: self._unsaid and self._channel)
                 self._news.wait(_LINGER_SECONDS)
                 self._speak()
 

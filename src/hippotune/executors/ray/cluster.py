@@ -7,12 +7,12 @@ Hippo joined is left when the last executor in this process lets go of it.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
 
 # Ray counts resources in ten-thousandths.
@@ -26,8 +26,7 @@ class SlotResources:
         if not isinstance(slot, Mapping) or not all(isinstance(name, str) and name for name in slot):
             raise InvalidInput(f'slot is {slot!r}; expected resources, such as {{"CPU": 1, "GPU": 0.5}}')
         for name, amount in slot.items():
-            if not _is_amount(amount):
-                raise InvalidInput(f"slot[{name!r}] is {amount!r}; expected a number from 0 on")
+            checks.number(f"slot[{name!r}]", amount, least=0)
             if name == "GPU" and amount > 1 and amount != int(amount):
                 raise InvalidInput(f"slot['GPU'] is {amount!r}; a slot gets whole GPUs, or a part of one")
         self._units = {name: round(amount * _UNITS) for name, amount in slot.items() if amount}
@@ -161,7 +160,3 @@ def join(address: str | None, runtime_env: Mapping[str, Any] | None) -> Cluster:
             _joined_here = True
         _users += 1
         return cluster
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

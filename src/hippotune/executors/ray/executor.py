@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import time
 from typing import Any
 
-from hippotune import __version__
+from hippotune import __version__, checks
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.environment import alike, usual_threads
@@ -27,14 +26,16 @@ from hippotune.executors.ray.pool import RayPool, Wanted
 from hippotune.executors.shipping import pack
 from hippotune.protocol.commands import ExecutorCommand
 
+_MARKER = ".seen-by-all-nodes-"
+
 
 class Ray(Executor):
     """Runs leases on a Ray cluster.
 
     Slots that the cluster has no room for at the moment are waited for. Nodes that join are used; where one
     leaves, the steps since the last checkpoints are trained again elsewhere. Checkpoints must lie on storage
-    that all nodes see at the same path. What a worker prints is in ``logs/worker-N.log`` next to the folder
-    of checkpoints.
+    that all nodes see at the same path. What a trainer prints is shown by
+    ``hippo show STUDY --trial N --log``.
 
     Where this process is part of a cluster already (``ray.init``), that one is used, and left as it was.
 
@@ -67,24 +68,17 @@ class Ray(Executor):
         hang_after: float | None = None,
         threads: int | None = None,
     ) -> None:
-        if address is not None and (not isinstance(address, str) or not address):
-            raise InvalidInput(f'address is {address!r}; expected one such as "auto" or "10.0.0.1:6379"')
-        if address is not None and address.startswith("ray://"):
+        if address is not None and checks.text("address", address, "10.0.0.1:6379").startswith("ray://"):
             raise InvalidInput(
                 f"address is {address!r}: a study's driver runs inside its cluster, not behind a Ray client; "
                 "have Ray run the script there: ray job submit --working-dir . -- python SCRIPT"
             )
-        for name, value in {"workers": workers, "threads": threads}.items():
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InvalidInput(f"{name} is {value!r}; expected a whole number from 1 on, or None")
-        if hang_after is not None and not _is_above_zero(hang_after):
-            raise InvalidInput(f"hang_after is {hang_after!r}; expected seconds above 0, or None")
         self._address = address
         self._slot = SlotResources({"CPU": 1} if slot is None else slot)
-        self._workers = workers
+        self._workers = None if workers is None else checks.whole("workers", workers)
         self._runtime_env = runtime_env
-        self._hang_after = hang_after
-        self.threads = threads
+        self._hang_after = checks.hang_after(hang_after)
+        self.threads = None if threads is None else checks.whole("threads", threads)
         self._cluster: Cluster | None = None
         self._pool: RayPool | None = None
         self._marker: Path | None = None
@@ -116,7 +110,7 @@ class Ray(Executor):
         spec = ActorSpec(
             parcel=pack(job),
             checkpoints=job.checkpoints,
-            marker=f".seen-by-all-nodes-{secrets.token_hex(8)}",
+            marker=f"{_MARKER}{secrets.token_hex(8)}",
             environment=alike(os.environ, self.threads or job.threads or self.usual_threads),
             hang_after=self._hang_after,
             version=__version__,
@@ -126,6 +120,8 @@ class Ray(Executor):
         try:
             self._marker = job.checkpoints / spec.marker
             self._marker.parent.mkdir(parents=True, exist_ok=True)
+            for left_over in self._marker.parent.glob(f"{_MARKER}*"):  # by a driver that was killed
+                left_over.unlink(missing_ok=True)
             self._marker.touch()
             wanted = Wanted(self._slot, self._workers, job.packing, self._runtime_env)
             pool = RayPool(self._cluster, wanted, spec, emit)
@@ -138,7 +134,7 @@ class Ray(Executor):
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker."""
-        if self._pool is not None:  # otherwise closed: nobody waits for it
+        if self._pool is not None:  # otherwise closed
             self._pool.carry_out(command)
 
     async def close(self) -> None:
@@ -157,15 +153,7 @@ class Ray(Executor):
             self._cluster.leave()
             self._cluster = None
 
-    def now(self) -> float:
-        """Return the wall time."""
-        return time()
-
 
 def _abandon(pool: RayPool, owner: int) -> None:
-    if os.getpid() == owner:  # and not a copy of it that somebody forked
+    if os.getpid() == owner:  # and not in a fork of it
         pool.abandon()
-
-
-def _is_above_zero(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -1,7 +1,7 @@
-"""How processes on the nodes of a cluster find each other, beside Ray.
+"""Connections between processes on the nodes of a cluster, beside Ray.
 
-The driver has a line to each actor: a call by Ray costs many times as much as a message. An actor listens,
-and its driver calls. Both have to prove that they know a secret before anything else is read.
+The driver has a channel to each actor: a call by Ray costs many times as much as a message. An actor listens,
+and its driver connects. Both prove that they know a secret before anything else is read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hippotune.errors import HippoError
 from hippotune.executors.local.channel import Channel
 
 _SIOCGIFADDR = 0x8915
-# How long the other side may take to be there, and how long to say something while it proves what it knows.
+# How long connecting may take, and each answer while the other side proves that it knows the secret.
 _CALL_SECONDS = 15
 _PROOF_SECONDS = 5
 # What a wrong proof raises: the standard library asserts some of it.
 _NOT_PROVED = (OSError, EOFError, AuthenticationError, AssertionError, ValueError)
-# A line on which nothing passes is tried after so many seconds, at such intervals, and so many times.
+# Keep-alive probes of an idle channel: the first after 30 s, then every 10 s, three in all.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
 
 Address = tuple[str, int]
@@ -37,7 +37,7 @@ def listen(host: str) -> socket.socket:
 
 
 def answer(listening: socket.socket, secret: bytes) -> Channel:
-    """Wait for a call of somebody who knows the secret. Others are hung up on, and keep nobody waiting."""
+    """Wait for a peer that knows the secret. Others are disconnected, and delay nothing."""
     proved: queue.SimpleQueue[Channel] = queue.SimpleQueue()
 
     def prove(caller: socket.socket) -> None:
@@ -45,19 +45,19 @@ def answer(listening: socket.socket, secret: bytes) -> Channel:
             proved.put(_proved(caller, secret, _PROOF_SECONDS, called=True))
 
     def accept() -> None:
-        with suppress(OSError):  # nobody listens any more
+        with suppress(OSError):  # listening has ended
             while True:
                 caller, _ = listening.accept()
                 threading.Thread(target=prove, args=[caller], name="proof", daemon=True).start()
 
     threading.Thread(target=accept, name="calls", daemon=True).start()
-    line = proved.get()
+    channel = proved.get()
     listening.shutdown(socket.SHUT_RDWR)
-    return line
+    return channel
 
 
 def call(address: Address, secret: bytes) -> Channel:
-    """Call whoever listens at an address. Raises `HippoError` where nobody does who knows the secret."""
+    """Connect to an address. Raises `HippoError` unless a peer listens there that knows the secret."""
     try:
         with socket.create_connection(address, _CALL_SECONDS) as caller:
             return _proved(caller, secret, _CALL_SECONDS, called=False)
@@ -91,10 +91,10 @@ def _proved(end: socket.socket, secret: bytes, seconds: int, called: bool) -> Ch
 
 
 def reserved_port(address: str) -> socket.socket:
-    """Return a socket that keeps a port for whoever listens there, as long as it is open.
+    """Return a socket that reserves a port while it is open.
 
     It is bound and never listens: on Linux another one may then be bound there too, if it says that it reuses
-    the address, as torch's do. Nobody else gets the port.
+    the address, as torch's do. No other program gets the port.
     """
     keeper = socket.socket(_family(address))
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -58,7 +58,7 @@ class RayPool:
         self._groups = WorkerGroups()
         self._nodes: frozenset[str] = frozenset()
         self._complete_at = monotonic()
-        self._told = False
+        self._warned = False
         self._lookout = threading.Thread(target=self._look, name="ray-lookout", daemon=True)
 
     @property
@@ -133,8 +133,8 @@ class RayPool:
             case WorkerJoined():
                 slot.failed_starts = 0
                 slot.announce(worker)
-            case WorkerLost(_, reason):
-                slot.forget(worker, reason)
+            case WorkerLost(_, reason, kind):
+                slot.forget(worker, reason, kind)
                 self._end_those_bound_to(worker)
             case _:
                 with self._groups.lock:
@@ -163,7 +163,7 @@ class RayPool:
             slot.start()
 
     def _give_up(self, slot: RaySlot, reason: str) -> None:
-        """Leave the work to the other slots; the last slot there is says so to whoever brings it work."""
+        """Leave the work to the other slots; the last one reports the failure to the engine."""
         slot.lose(reason)
         slot.failed_starts = 0
         slot.given_up = reason
@@ -206,18 +206,15 @@ class RayPool:
     def _add_slot(self) -> None:
         number, packing = len(self._slots), self._wanted.packing
         workers = range(number * packing, (number + 1) * packing)
-        for log in map(self._posting.log_of, workers):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(b"")
         slot = RaySlot(number, workers, self._actors, self._posting.secret, self._emit, self._hear)
         self._slots.append(slot)
         slot.start()
 
     def _say_what_is_waited_for(self, room: Room) -> None:
         if all(slot.placed for slot in self._slots if slot.waiting):
-            self._complete_at, self._told = monotonic(), False
-        elif not self._told and monotonic() - self._complete_at > _SAY_SECONDS:
-            self._told = True
+            self._complete_at, self._warned = monotonic(), False
+        elif not self._warned and monotonic() - self._complete_at > _SAY_SECONDS:
+            self._warned = True
             free = room.describe(self._wanted.resources.amounts)
             if not room.slots:
                 free += ", and no node can hold a slot even when it is idle"

@@ -19,7 +19,7 @@ from typing import Any
 from hippotune.errors import HippoError
 from hippotune.executors.base import Emit
 from hippotune.executors.local.channel import Channel
-from hippotune.executors.local.slot import begins
+from hippotune.executors.local.slot import patience_with
 from hippotune.executors.ray.actor import Messages, Order, Ready
 from hippotune.executors.ray.actors import Actors
 from hippotune.executors.ray.network import call
@@ -27,15 +27,16 @@ from hippotune.executors.shipping import encode
 from hippotune.executors.worker.wide import Part
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.protocol.events import LeaseFailed, WorkerJoined, WorkerLost
+from hippotune.protocol.failures import LossKind
 
-# How long it may take Ray to notice that an actor is gone which has hung up.
+# How long it may take Ray to notice that an actor whose connection closed is gone.
 _NOTICE_SECONDS = 5.0
 
 Hear = Callable[["RaySlot", Any, Messages | Exception], None]
 
 
 class RaySlot:
-    """One slot. What changes it is called under the lock of the pool, unless nobody counts on it any more.
+    """One slot. Its state changes under the pool's lock, unless it has left the pool.
 
     `hear` is called in the slot's own thread with an actor and what it says, or the error where it is gone;
     it has to ask, under that lock, whether the slot still `holds` this actor.
@@ -72,7 +73,7 @@ class RaySlot:
         self._emit = emit
         self._hear = hear
         self._actor: Any = None
-        self._line: Channel | None = None
+        self._channel: Channel | None = None
         self._made: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._live, name=f"ray-slot-{number}", daemon=True)
         self._thread.start()
@@ -112,11 +113,11 @@ class RaySlot:
         self.announced.add(worker)
         self._emit(WorkerJoined(worker, self.number))
 
-    def forget(self, worker: int, reason: str) -> None:
+    def forget(self, worker: int, reason: str, kind: LossKind) -> None:
         """Say that a worker is lost, if the engine counts on it."""
         if worker in self.announced:
             self.announced.remove(worker)
-            self._emit(WorkerLost(worker, reason))
+            self._emit(WorkerLost(worker, reason, kind))
 
     def carry_out(self, worker: int, command: ExecutorCommand | Part) -> bool:
         """Pass a command on; False where the worker is gone, and its loss announced. For any thread."""
@@ -124,23 +125,23 @@ class RaySlot:
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
         if not self.joined or worker not in self.announced:
             return False
-        self._order(("begin" if begins(command) else "deliver", worker, encode(command)))
+        self._order(("deliver", worker, encode(command), patience_with(command)))
         return True
 
     def end(self, worker: int, reason: str) -> None:
         """Have the process of a worker replaced. For any thread."""
-        self._order(("end", worker, reason.encode()))
+        self._order(("end", worker, reason.encode(), 0))
 
     def ask_to_close(self) -> None:
         """Let the actor's processes finish their saves and end."""
-        self._order(("close", self.workers[0], b""))
+        self._order(("close", self.workers[0], b"", 0))
 
     def lose(self, reason: str) -> None:
         """End the actor, and say that its workers are lost."""
         lost = sorted(self.announced)
         self.retire()
         for worker in lost:
-            self._emit(WorkerLost(worker, reason))
+            self._emit(WorkerLost(worker, reason, "infrastructure"))
 
     def retire(self) -> None:
         """End the actor without a word, and have no other until told to start again."""
@@ -149,8 +150,8 @@ class RaySlot:
         self.given_up = None
         if actor is not None:
             self._actors.kill(actor)
-        if (line := self._line) is not None:
-            line.disconnect()
+        if (channel := self._channel) is not None:
+            channel.disconnect()
 
     def close(self) -> None:
         """End the actor without a word, for ever."""
@@ -162,8 +163,8 @@ class RaySlot:
         self._thread.join()
 
     def _order(self, order: Order) -> None:
-        if (line := self._line) is not None:
-            line.send(pickle.dumps(order, protocol=5))
+        if (channel := self._channel) is not None:
+            channel.send(pickle.dumps(order, protocol=5))
 
     # The slot's own thread.
 
@@ -171,7 +172,7 @@ class RaySlot:
         try:
             while (actor := self._made.get()) is not None:
                 self._hear(self, actor, self._see_through(actor))
-        finally:  # also where `emit` raises: nobody is left to listen then
+        finally:  # also where `emit` raises: the study is closing
             self.retire()
 
     def _see_through(self, actor: Any) -> Exception:
@@ -185,38 +186,38 @@ class RaySlot:
             return HippoError(found.reason)
         try:
             end = self._actors.end(actor)
-            line = call((found.address, found.port), self._secret)
+            channel = call((found.address, found.port), self._secret)
         except Exception as error:
             return error
-        end.add_done_callback(lambda _: line.disconnect())
-        self._line = line
+        end.add_done_callback(lambda _: channel.disconnect())
+        self._channel = channel
         try:
             while self.holds(actor):
-                said = _received(line)
+                said = _received(channel)
                 if isinstance(said, EOFError):
                     break
                 self._hear(self, actor, said)
         finally:
-            self._line = None
-            line.close()
+            self._channel = None
+            channel.close()
         return _cause(end) if self.holds(actor) else HippoError("it was told to end")
 
 
-def _received(line: Channel) -> Messages | Exception:
+def _received(channel: Channel) -> Messages | Exception:
     """Wait for what is said next; return an `EOFError` at the end, and any other where it makes no sense."""
     try:
-        messages: Messages = pickle.loads(line.wait())
+        messages: Messages = pickle.loads(channel.wait())
     except Exception as error:
         return error
     return messages
 
 
 def _cause(end: Future[None]) -> Exception:
-    """Return what Ray says of an actor that has hung up."""
+    """Return what Ray says of an actor whose connection has closed."""
     try:
         end.result(_NOTICE_SECONDS)
     except TimeoutError:
         pass
     except Exception as error:
         return error
-    return HippoError("it has hung up, and Ray does not say why")
+    return HippoError("its connection closed, and Ray does not say why")

@@ -18,11 +18,12 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
+from hippotune import checks
 from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.simulated.metrics import Formula, Recorded, Table, as_curves
 from hippotune.executors.simulated.slots import Loss, Slot, TimedRun, checked_losses
-from hippotune.executors.simulated.times import Scaling, SecondsPerStep, StepTimes, checked_number
+from hippotune.executors.simulated.times import Scaling, SecondsPerStep, StepTimes
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.plan.facts import Checkpoint
 from hippotune.protocol.commands import ExecutorCommand, RunLease, UpdateLease
@@ -34,9 +35,11 @@ from hippotune.protocol.events import (
     LeaseStarted,
     MetricsReported,
     Progressed,
+    StateNoted,
     WorkerJoined,
     WorkerLost,
 )
+from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.trainers.metrics import checked_metrics
 
@@ -64,7 +67,7 @@ class Simulated(Executor):
         What a step takes on one worker; or a function of the hyper-parameters' values and the width, which
         should look at no more values than it needs.
     startup : float
-        Seconds until the workers are up.
+        Seconds until the workers are up, and that a fresh interpreter takes to start.
     load, save, evaluate : float
         Seconds that loading a checkpoint, writing one and evaluating take. Writing goes on beside training;
         going on from the state that a worker holds needs no loading.
@@ -101,14 +104,13 @@ class Simulated(Executor):
         losses: Iterable[Loss] = (),
         seed: int = 0,
     ) -> None:
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-            raise InvalidInput(f"workers is {workers!r}; expected a whole number of at least 1")
+        checks.whole("workers", workers)
         self._times = StepTimes(seconds_per_step, scaling)
-        self._startup = checked_number("startup is", startup, zero=True)
-        self._load = checked_number("load is", load, zero=True)
-        self._save = checked_number("save is", save, zero=True)
-        self._evaluate = checked_number("evaluate is", evaluate, zero=True)
-        self._progress = None if progress is None else checked_number("progress is", progress)
+        self._startup = checks.number("startup", startup, least=0)
+        self._load = checks.number("load", load, least=0)
+        self._save = checks.number("save", save, least=0)
+        self._evaluate = checks.number("evaluate", evaluate, least=0)
+        self._progress = None if progress is None else checks.number("progress", progress, above=0)
         self._curves = as_curves(metrics, seed)
         self._losses = checked_losses(losses, workers, self._startup)
         self._given = (seconds_per_step, scaling, metrics, seed)
@@ -212,10 +214,10 @@ class Simulated(Executor):
                 self._let_go(other, f"worker {slot.worker}, which it trained with, is lost", self._startup)
 
     def _let_go(self, slot: Slot, reason: str, back_after: float) -> None:
-        slot.up, slot.timed, slot.lease = False, None, None
+        slot.up, slot.timed, slot.lease, slot.is_pristine = False, None, None, True
         slot.life += 1
         slot.written.clear()
-        self._say(WorkerLost(slot.worker, reason))
+        self._say(WorkerLost(slot.worker, reason, "infrastructure"))
         if back_after < math.inf:
             self._at(self._now + back_after, partial(self._join, slot))
 
@@ -229,8 +231,9 @@ class Simulated(Executor):
         slot.timed = TimedRun(LeaseRun(lease))
         self._act(slot, slot.timed)
 
-    def _loading(self, lease: RunLease) -> float:
-        return self._load if lease.source is not None or lease.peers else 0.0
+    def _loading(self, slot: Slot, lease: RunLease) -> float:
+        loading = self._load if lease.source is not None or lease.peers else 0.0
+        return loading + self._startup if lease.fresh and not slot.is_pristine else loading
 
     def _update(self, slot: Slot, timed: TimedRun, update: UpdateLease) -> None:
         run = timed.run
@@ -263,11 +266,14 @@ class Simulated(Executor):
         """Begin what comes next; it is done when its time has gone by."""
         match timed.run.next():
             case "start":
-                self._next(self._now + self._loading(timed.lease), slot, timed, self._begin)
+                self._next(self._now + self._loading(slot, timed.lease), slot, timed, self._begin)
             case "probe":
                 self._next(self._now + self._evaluate, slot, timed, self._go_on)
             case "evaluate":
                 self._next(self._now + self._evaluate, slot, timed, self._measure)
+            case "note":
+                self._note(timed.run)
+                self._go_on(slot, timed)
             case "save":
                 if (free := self._writer_is_free(slot)) > self._now:
                     self._next(free, slot, timed, self._act)
@@ -288,7 +294,8 @@ class Simulated(Executor):
 
     def _begin(self, slot: Slot, timed: TimedRun) -> None:
         """The worker holds the state that the lease starts from."""
-        self._say(LeaseStarted(timed.lease.lease, self._loading(timed.lease)))
+        self._say(LeaseStarted(timed.lease.lease, self._loading(slot, timed.lease)))
+        slot.is_pristine = False
         timed.run.done()
         self._next(self._now, slot, timed, self._act)
 
@@ -320,7 +327,7 @@ class Simulated(Executor):
     def _measure(self, slot: Slot, timed: TimedRun) -> None:
         lease, run = timed.lease, timed.run
         try:
-            metrics = checked_metrics(self._curves(lease.config, run.at, lease.required))
+            metrics = self._metrics(run)
             if missing := sorted(lease.required - metrics.keys()):
                 raise TrainerError(
                     f"the metrics of the simulation are {sorted(metrics)}, without {missing}, "
@@ -335,6 +342,20 @@ class Simulated(Executor):
             return
         self._say(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
         self._go_on(slot, timed)
+
+    def _metrics(self, run: LeaseRun) -> dict[str, float]:
+        lease = run.lease
+        try:
+            return checked_metrics(self._curves(lease.config, run.at, lease.required))
+        except InvalidInput:
+            if run.at in run.notes:  # for a proof: what was never measured is the same everywhere
+                return dict.fromkeys(lease.required, 0.0)
+            raise
+
+    def _note(self, run: LeaseRun) -> None:
+        """What is trained here is the same wherever it is trained."""
+        step, evaluated = run.at, run.at in run.evaluated
+        self._say(StateNoted(run.lease.lease, step, Fingerprint(()), evaluated, 0.0))
 
     # Saving beside training.
 

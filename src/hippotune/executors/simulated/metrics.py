@@ -1,7 +1,7 @@
 """What is measured in virtual time: a formula, a record of real training, or curves made up from a seed.
 
 Metrics at a step may depend on nothing but the values before it, as in training: configs that agree so far
-are one and the same state, and whichever of them a worker is given, it must measure the same. The made-up
+are the same state, and must have the same metrics. The made-up
 curves keep to that, and so does a record; a formula of the user's has to.
 """
 
@@ -31,7 +31,7 @@ Table = Mapping[Config, Mapping[int, Metrics]]
 
 
 class Curves(Protocol):
-    """Tells the metrics of a config after `step` steps; `names` are those that somebody asks for."""
+    """Returns the metrics of a config after `step` steps; `names` are the requested ones."""
 
     def __call__(self, config: Config, step: int, names: frozenset[str]) -> Metrics:
         """Return the metrics."""
@@ -145,7 +145,7 @@ class MadeUp:
         self._drawn = lru_cache(maxsize=1 << 16)(self._draw)
 
     def __call__(self, config: Config, step: int, names: frozenset[str]) -> Metrics:
-        """Return the metrics, under the names asked for; under "score" where nobody asks."""
+        """Return the requested metrics; "score" where none is named."""
         goodness = self._trait("goodness", config, step)
         speed = self._trait("speed", config, step)
         ceiling = 0.72 + 0.26 * _logistic(goodness)

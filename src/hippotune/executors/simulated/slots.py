@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.executors.simulated.times import checked_number
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.lease_run import LeaseRun
 
@@ -38,7 +38,8 @@ class TimedRun:
 class Slot:
     """A worker. `life` counts its losses; `written` holds when its last two saves are, or were, done.
 
-    `lease` is the one that it trains, by its own run, or with others, by that of their leader.
+    `lease` is the one that it trains, by its own run, or with others, by that of their leader. While it
+    `is_pristine`, it has trained nothing.
     """
 
     worker: int
@@ -46,6 +47,7 @@ class Slot:
     life: int = 0
     timed: TimedRun | None = None
     lease: RunLease | None = None
+    is_pristine: bool = True
     written: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
 
@@ -58,12 +60,12 @@ def checked_losses(losses: Iterable[Loss], workers: int, startup: float) -> list
                 f"losses holds {loss!r}; expected (time, worker) or (time, worker, back_after), "
                 f"with a worker from 0 to {workers - 1}"
             )
-        time = checked_number("the time of a loss is", loss[0], zero=True)
+        time = checks.number("the time of a loss", loss[0], least=0)
         if time < startup:
             raise InvalidInput(
                 f"losses holds {loss!r}; no worker is up before startup is over, at {startup:g} s"
             )
-        back_after = checked_number("back_after is", loss[2], zero=True) if len(loss) == 3 else math.inf
+        back_after = checks.number("back_after", loss[2], least=0) if len(loss) == 3 else math.inf
         checked.append((time, loss[1], back_after))
     if len({worker for _, worker, back_after in checked if back_after == math.inf}) == workers:
         raise InvalidInput("losses leaves no worker; expected at least one that stays, or that comes back")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Real
-from typing import Any, Final
+from typing import Final
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER
 from hippotune.sequences.config import Config
@@ -40,7 +40,7 @@ class StepTimes:
             self._number = 0.0
         else:
             self._function = None
-            self._number = checked_number("seconds_per_step is", seconds_per_step)
+            self._number = checks.number("seconds_per_step", seconds_per_step, above=0)
         self._curve = None if scaling is None else ScalingCurve(scaling)
         self._read: tuple[str, ...] = ()
         self._known: dict[tuple[object, ...], float] = {}
@@ -89,7 +89,7 @@ class StepTimes:
         assert self._function is not None
         values = _Noticed(config, step)
         returned = self._function(values, width)
-        seconds = checked_number(f"seconds_per_step({values.noticed}, {width:g}) returned", returned)
+        seconds = checks.number(f"seconds_per_step({values.noticed}, {width:g})", returned, above=0)
         if not values.noticed.keys() <= set(self._read):
             self._read = tuple(sorted({*self._read, *values.noticed}))
             self._known.clear()  # its keys do not say enough
@@ -109,9 +109,9 @@ class ScalingCurve:
             raise InvalidInput(
                 f"scaling is {points!r}; expected measured speed-ups by width, such as {{1: 1.0, 2: 1.87}}"
             )
-        self._widths = sorted(checked_number("scaling has the width", width) for width in points)
+        self._widths = sorted(checks.number("a width in scaling", width, above=0) for width in points)
         self._speed_ups = [
-            checked_number(f"scaling at width {width:g} is", points[width]) for width in self._widths
+            checks.number(f"scaling at width {width:g}", points[width], above=0) for width in self._widths
         ]
 
     def speed_up(self, width: float) -> float:
@@ -147,13 +147,3 @@ class _Noticed(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._config)
-
-
-def checked_number(what: str, value: Any, *, zero: bool = False) -> float:
-    """Return a number that is greater than 0, or with `zero` at least 0, and finite."""
-    if isinstance(value, Real) and value is not True and value is not False:
-        number = float(value)
-        if 0 < number < math.inf or (zero and number == 0):
-            return number
-    expected = "of at least 0" if zero else "greater than 0"
-    raise InvalidInput(f"{what} {value!r}; expected a number {expected}")

@@ -1,4 +1,4 @@
-"""The program of a worker process: ``python -m hippotune.executors.worker DESCRIPTOR WORKER``.
+"""The program of a worker process: ``python -m hippotune.executors.worker DESCRIPTOR WORKER CORES LOG``.
 
 The main thread trains: user code runs there, as many libraries want it. A second reads commands from the
 connection with the given descriptor, and ends the process when the other end is gone. A third, the saver,
@@ -11,24 +11,24 @@ This process sends lists of events, the first of them `WorkerJoined`.
 from __future__ import annotations
 
 import faulthandler
-import io
 import os
 import pickle
 import queue
-import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NoReturn
 
 from hippotune.errors import HippoError
-from hippotune.executors.local.process import OUT_OF_MEMORY, PEER_LOST
+from hippotune.executors.lease_log import LeaseLog
+from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
 from hippotune.executors.shipping import unpack
-from hippotune.executors.worker.parent import end_with_parent
-from hippotune.executors.worker.runner import Inbox, OutOfMemory, Runner
+from hippotune.executors.worker.fresh_lease import FreshInterpreter, InterpreterLost
+from hippotune.executors.worker.runner import Inbox, NeedsFreshProcess, Runner
 from hippotune.executors.worker.saver import Saver
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.executors.worker.wide import Part, PeerLost
@@ -44,12 +44,12 @@ class _ParentChannel:
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self._connection = Connection(descriptor)
-        # A process that user code forks must not keep the line open when this one is dead.
+        # A process that user code forks must not keep the channel open when this one is dead.
         os.register_at_fork(after_in_child=self._connection.close)
         self._sending = threading.Lock()
 
     def send(self, events: Sequence[Event]) -> None:
-        """Send events. Where nobody is left to hear them, the reading thread is about to end the process."""
+        """Send events. If the parent is gone, the reading thread is about to end the process."""
         message = pickle.dumps(events, protocol=5)
         with self._sending, suppress(OSError):
             self._connection.send_bytes(message)
@@ -64,50 +64,51 @@ class _ParentChannel:
             self._connection.close()
 
 
-def main(descriptor: int, worker: int) -> None:
-    """Work until told to close."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
+def main(descriptor: int, worker: int, cores: Sequence[int], log: Path) -> None:
+    """Work until told to close. What is printed goes to `log`."""
     faulthandler.enable()
-    end_with_parent()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
-    line = _ParentChannel(descriptor)
-    parcel = pickle.loads(line.receive())
+    if cores:
+        os.sched_setaffinity(0, cores)
+    lease_log = LeaseLog(log)
+    channel = _ParentChannel(descriptor)
+    greeting = channel.receive()
+    parcel = pickle.loads(greeting)
     try:
         job = unpack(parcel)
-        session = Session(job.trainer, job.settings, job.seed, watch=bool(job.code))
+        session = Session(job.trainer, job.settings, job.seed, watch=bool(job.code), start=job.start)
     except HippoError as error:
-        line.send([WorkerJoined(worker)])
-        _refuse_everything(line, describe(error))
+        channel.send([WorkerJoined(worker)])
+        _refuse_everything(channel, describe(error))
         return
     inbox: Inbox = queue.SimpleQueue()
     files = CheckpointFiles(job.checkpoints)
-    saver = Saver(files, line.send)
-    runner = Runner(session, files, saver, inbox, line.send)
+    saver = Saver(files, channel.send)
+    fresh = FreshInterpreter(worker, greeting, log)
+    runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of)
 
     def close() -> None:
         saver.finish()
-        if runner.running:  # in the middle of a step, that nobody waits for
+        if runner.running:  # in the middle of a step that is no longer wanted
             _exit(0)
-        line.close()
+        channel.close()
         inbox.put(None)
 
-    threading.Thread(target=_read, args=[line, inbox, close], name="reader", daemon=True).start()
-    line.send([WorkerJoined(worker)])
+    threading.Thread(target=_read, args=[channel, inbox, close], name="reader", daemon=True).start()
+    channel.send([WorkerJoined(worker)])
     try:
         runner.serve()
-    except OutOfMemory:
+    except NeedsFreshProcess:
         saver.finish()
-        _exit(OUT_OF_MEMORY)
-    except PeerLost as loss:
+        _exit(REPLACED)
+    except (PeerLost, InterpreterLost) as loss:
         print(loss, file=sys.stderr)
         saver.finish()
-        _exit(PEER_LOST)
+        _exit(PEER_LOST if isinstance(loss, PeerLost) else INTERPRETER_LOST)
 
 
-def _read(line: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> None:
+def _read(channel: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> None:
     try:
-        while (command := pickle.loads(line.receive())) is not None:
+        while (command := pickle.loads(channel.receive())) is not None:
             inbox.put(command)
         close()
     except (EOFError, OSError):
@@ -117,12 +118,12 @@ def _read(line: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> None
         _exit(1)
 
 
-def _refuse_everything(line: _ParentChannel, error: str) -> None:
-    """Tell whoever brings work that no trial can be trained."""
-    while (command := pickle.loads(line.receive())) is not None:
+def _refuse_everything(channel: _ParentChannel, error: str) -> None:
+    """Answer every lease with the error: no trial can be trained."""
+    while (command := pickle.loads(channel.receive())) is not None:
         lease = command.lease if isinstance(command, Part) and command.rank == 0 else command
         if isinstance(lease, RunLease):
-            line.send([LeaseFailed(lease.lease, lease.start, error, "contract")])
+            channel.send([LeaseFailed(lease.lease, lease.start, error, "contract")])
 
 
 def _exit(status: int) -> NoReturn:
@@ -135,7 +136,8 @@ def _exit(status: int) -> NoReturn:
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]))
+        cores = [int(core) for core in sys.argv[3].split(",") if core]
+        main(int(sys.argv[1]), int(sys.argv[2]), cores, Path(sys.argv[4]))
     except (EOFError, ConnectionError):  # the parent went away before it had said anything
         _exit(0)
     except BaseException:

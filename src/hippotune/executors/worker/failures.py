@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Literal
 
-from hippotune.errors import CheckpointError, TrainerError
+from hippotune.errors import CheckpointError, HippoError, TrainerError
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import LeaseFailed
+from hippotune.protocol.failures import ErrorKind
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
+
+# Errors of the system that another try does not change: they are about what was asked for.
+_ABOUT_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+_ABOUT_USE = (errno.EINVAL, errno.ENAMETOOLONG, errno.EROFS, errno.ELOOP, errno.EBADF)
+# What libraries say of devices and connections that have no exception class for it.
+_PHRASES = ("nccl", "cuda error", "connection reset", "connection refused", "connection closed", "timed out")
 
 Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
@@ -21,5 +29,27 @@ def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed
         phase = "load"
     elif isinstance(error, TrainerError) or run.doing == "probe" or says_disk_full(error):
         phase = "contract"  # also where a disk is full: that is no trial's fault
-    text, no_memory = describe(error), is_out_of_memory(error)
-    return LeaseFailed(run.lease.lease, run.fail(), text, phase, unreadable, no_memory)
+    kind = kind_of(error)
+    replaced = () if kind == "raised" else (run.lease.worker,)
+    text = str(error) if unreadable else describe(error)
+    return LeaseFailed(run.lease.lease, run.fail(), text, phase, unreadable, kind, replaced)
+
+
+def kind_of(error: BaseException) -> ErrorKind:
+    """Return whether an error is the code's own, or may be gone in another process or at another time."""
+    if is_out_of_memory(error):
+        return "out of memory"
+    link: BaseException | None = error
+    while link is not None:
+        if _is_transient(link):
+            return "transient"
+        link = link.__cause__
+    return "raised"
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, HippoError) or says_disk_full(error):
+        return False
+    if isinstance(error, OSError):
+        return not isinstance(error, _ABOUT_PATHS) and error.errno not in _ABOUT_USE
+    return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in _PHRASES)

@@ -17,7 +17,8 @@ from dataclasses import replace
 from time import perf_counter
 
 from hippotune.errors import TrainerError
-from hippotune.executors.worker.failures import failure_of
+from hippotune.executors.worker.failures import failure_of, kind_of
+from hippotune.executors.worker.fresh_lease import FreshInterpreter
 from hippotune.executors.worker.saver import Saver
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.executors.worker.wide import Lead, Part, PeerFailed, PeerLost, follow
@@ -31,6 +32,7 @@ from hippotune.protocol.events import (
     NumbersLogged,
     Progressed,
     SaveFailed,
+    StateNoted,
     WorkerNoted,
 )
 from hippotune.protocol.lease_run import LeaseRun
@@ -44,21 +46,31 @@ Send = Callable[[Sequence[Event]], None]
 Inbox = queue.SimpleQueue[RunLease | UpdateLease | Part | None]
 
 
-class OutOfMemory(Exception):
-    """The trainer ran out of memory: it was announced as failed, and this process had better be replaced."""
+class NeedsFreshProcess(Exception):
+    """What made a lease fail may lie in this process: it was announced, and the process is to be replaced."""
 
 
 class _GivenUp(Exception):
-    """Something newer has arrived, so nobody waits for the running lease any more."""
+    """A newer order has arrived: the running lease is no longer wanted."""
 
 
 class Runner:
     """Runs one lease after the other on one session, in one thread."""
 
     def __init__(
-        self, session: Session, files: CheckpointFiles, saver: Saver, inbox: Inbox, send: Send
+        self,
+        session: Session,
+        files: CheckpointFiles,
+        saver: Saver,
+        inbox: Inbox,
+        send: Send,
+        fresh: FreshInterpreter,
+        log: Callable[[LeaseRun], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
+        self._log = log
         self._session = session
+        self._fresh = fresh
+        self._is_pristine = True
         self._files = files
         self._saver = saver
         self._inbox = inbox
@@ -78,10 +90,13 @@ class Runner:
     def serve(self) -> None:
         """Run leases as they come in, until None does.
 
-        Raises `OutOfMemory` when a lease ran into that, and `PeerLost` when another worker of it was lost.
+        Raises `NeedsFreshProcess` after an error that may lie in this one, `PeerLost` when another worker of
+        a lease was lost, and `InterpreterLost` when the process of its own was.
         """
         while (command := self._next()) is not None:
             match command:
+                case RunLease(fresh=True) if not self._is_pristine:
+                    self._run_fresh(command)
                 case RunLease():
                     self._run(command, nullcontext(self._session))
                 case Part(rank=0):
@@ -94,23 +109,37 @@ class Runner:
     def _next(self) -> RunLease | UpdateLease | Part | None:
         return self._waiting.popleft() if self._waiting else self._inbox.get()
 
+    def _run_fresh(self, lease: RunLease) -> None:
+        """Have a lease run by an interpreter that has trained nothing; meanwhile this one holds nothing."""
+        run = self._lease_run = LeaseRun(lease)
+        self._session.drop()
+        try:
+            self._fresh.run(lease, self._send, self._inbox.empty)
+        finally:
+            run.over = True
+
     def _follow(self, part: Part) -> None:
         run = self._lease_run = LeaseRun(part.lease)
+        self._is_pristine = False
         self._session.logged = None  # the lead's numbers count
         try:
-            if follow(self._session, part, run):
-                raise OutOfMemory
+            with self._log(run):
+                is_spent = follow(self._session, part, run)
+            if is_spent:
+                raise NeedsFreshProcess
         finally:
             run.over = True
 
     def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
         run = self._lease_run = LeaseRun(lease)
-        self._session.logged = []
+        self._is_pristine = False
+        self._session.logged = None if lease.proof else []
         self._began, self._steps, self._seconds = perf_counter(), 0, 0.0
+        branches = {segment.end for segment in lease.segments}
         try:
-            with taking_part as session:
+            with self._log(run), taking_part as session:
                 while not run.over:
-                    if not self._spoke_just_now():
+                    if run.at in branches or not self._spoke_just_now():
                         self._note_progress(run)
                     if (update := self._latest_update(lease.lease)) and (missed := run.update(update)):
                         self._unsaid.append(missed)
@@ -132,6 +161,8 @@ class Runner:
                 self._train(session)
             case "evaluate":
                 self._evaluate(run, session)
+            case "note":
+                self._note(run)
             case "save":
                 self._save(run)
             case "start":
@@ -170,14 +201,24 @@ class Runner:
         self._note_progress(run)
         self._unsaid.append(MetricsReported(run.lease.lease, run.at, metrics, seconds))
 
+    def _note(self, run: LeaseRun) -> None:
+        began = perf_counter()
+        fingerprint = self._session.fingerprint()
+        seconds = perf_counter() - began
+        self._note_progress(run)
+        evaluated = run.at in run.evaluated
+        self._unsaid.append(StateNoted(run.lease.lease, run.at, fingerprint, evaluated, seconds))
+
     def _save(self, run: LeaseRun) -> None:
         lease, step = run.lease, run.at
-        self._note_numbers(run)  # what is saved is never trained again
+        self._note_progress(run)  # a loss from here on is not one of the steps before
         self._flush()  # before anything that may take its time
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
         except Exception as error:
-            self._unsaid.append(SaveFailed(lease.lease, step, describe(error), says_disk_full(error)))
+            self._unsaid.append(
+                SaveFailed(lease.lease, step, describe(error), says_disk_full(error), kind_of(error))
+            )
         self._pass_on_notes(run)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
@@ -209,8 +250,8 @@ class Runner:
         if isinstance(error, PeerFailed):
             self._flush()
             error.heard()
-        elif failure.out_of_memory:
-            raise OutOfMemory
+        elif failure.kind != "raised":
+            raise NeedsFreshProcess
 
     def _note_progress(self, run: LeaseRun) -> None:
         if self._steps:

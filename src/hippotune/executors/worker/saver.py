@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
+from hippotune.executors.worker.failures import kind_of
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
-from hippotune.store.files import CheckpointFiles, DiskFull, checkpoint_name
+from hippotune.store.files import CheckpointFiles, DiskFull, new_name
 
 _log = logging.getLogger("hippotune")
 
@@ -21,7 +22,7 @@ Write = Callable[[BinaryIO], None]
 
 
 class Saver:
-    """Saves what it is told to, one after the other, and says what came of each."""
+    """Saves one state after the other, and reports each."""
 
     def __init__(self, files: CheckpointFiles, send: Callable[[Sequence[Event]], None]) -> None:
         self._files = files
@@ -39,7 +40,7 @@ class Saver:
             self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
             self._thread.start()
         self._idle.clear()
-        self._queue.put((lease, step, checkpoint_name(node, step), write))
+        self._queue.put((lease, step, new_name(node, step), write))
 
     def finish(self) -> None:
         """Wait until everything is saved and announced."""
@@ -60,6 +61,8 @@ class Saver:
         try:
             checkpoint = self._files.save(name, write)
         except BaseException as error:
-            self._send([SaveFailed(lease, step, describe(error), isinstance(error, DiskFull))])
+            self._send(
+                [SaveFailed(lease, step, describe(error), isinstance(error, DiskFull), kind_of(error))]
+            )
         else:
             self._send([CheckpointSaved(lease, step, checkpoint)])

@@ -16,24 +16,24 @@ def describe(error: BaseException) -> str:
     An exception that Hippo raised itself, with no frame of the user's in it, is described by its message,
     and by what it was raised from.
     """
-    told = traceback.TracebackException.from_exception(error)
-    if isinstance(error, HippoError) and not _trim(told):
+    written = traceback.TracebackException.from_exception(error)
+    if isinstance(error, HippoError) and not _trim(written):
         return str(error) if error.__cause__ is None else f"{error}\n\n{describe(error.__cause__)}"
-    _trim_chain(told)
-    return "".join(told.format()).rstrip("\n")
+    _trim_chain(written)
+    return "".join(written.format()).rstrip("\n")
 
 
-def _trim_chain(told: traceback.TracebackException) -> None:
-    _trim(told)
-    for earlier in (told.__cause__, told.__context__):
+def _trim_chain(written: traceback.TracebackException) -> None:
+    _trim(written)
+    for earlier in (written.__cause__, written.__context__):
         if earlier is not None:
             _trim_chain(earlier)
 
 
-def _trim(told: traceback.TracebackException) -> bool:
+def _trim(written: traceback.TracebackException) -> bool:
     """Cut off the leading frames that are Hippo's; return whether others are left."""
-    for index, frame in enumerate(told.stack):
+    for index, frame in enumerate(written.stack):
         if not frame.filename.startswith(_OURS):
-            told.stack[:] = told.stack[index:]
+            written.stack[:] = written.stack[index:]
             return True
     return False

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # it imports torch
 # What a lead tells its peers is the place in this list.
 _Order = Literal["finish", "train", "evaluate", "probe"]
 _ORDERS: tuple[_Order, ...] = ("finish", "train", "evaluate", "probe")
-# A peer that ran out of memory lives on until the lead has said why the lease failed, but not for ever.
+# A peer that is to be replaced lives on until the lead has said why the lease failed, but not for ever.
 _HEARD_SECONDS = 10.0
 _HEARD = "heard"
 
@@ -41,7 +41,7 @@ _HEARD = "heard"
 class Part:
     """A worker's part in a wide lease: rank 0 is the lead, the others follow in the order of its peers.
 
-    All meet at `meeting`: ``file:///path`` on one machine, a path that nobody has used before, or
+    All meet at `meeting`: ``file:///path`` on one machine, an unused path, or
     ``tcp://host:port``, where the lead listens.
     """
 
@@ -142,7 +142,7 @@ class Lead:
 
 
 def follow(session: Session, part: Part, run: LeaseRun) -> bool:
-    """Take part in a lease as a peer, to its end; return whether this process ran out of memory in it."""
+    """Take part in a lease as a peer, to its end; return whether this process is to be replaced after it."""
     from hippotune.trainers.parallel.ranks import Parted, meet
 
     try:
@@ -156,11 +156,11 @@ def follow(session: Session, part: Part, run: LeaseRun) -> bool:
         ranks.leave()
     except BaseException as error:
         if not ranks.have_parted(error):
-            failure = _told(part, failure_of(run, error, session.phase))
+            failure = _by_rank(part, failure_of(run, error, session.phase))
             ranks.write_note(_note_of(part.rank), pickle.dumps(failure))
         session.drop()
         ranks.leave()
-    if failure is None or not failure.out_of_memory:
+    if failure is None or failure.kind == "raised":
         return False
     ranks.wait_for_note(_HEARD, _HEARD_SECONDS)
     return True
@@ -181,10 +181,16 @@ def _follow(session: Session, ranks: Ranks, run: LeaseRun) -> None:
         run.done()
 
 
-def _told(part: Part, failure: LeaseFailed) -> LeaseFailed:
-    where = f"on worker {part.lease.peers[part.rank - 1]}, one of the {part.width} that trained it together"
+def _by_rank(part: Part, failure: LeaseFailed) -> LeaseFailed:
+    worker = part.lease.peers[part.rank - 1]
+    where = f"on worker {worker}, one of the {part.width} that trained it together"
     # What a peer loads is the lead's state, whatever that was made from: no checkpoint is to blame.
-    return replace(failure, error=f"{where}:\n{failure.error}", checkpoint_unreadable=False)
+    return replace(
+        failure,
+        error=f"{where}:\n{failure.error}",
+        checkpoint_unreadable=False,
+        replaced=(worker,) if failure.replaced else (),
+    )
 
 
 def _note_of(rank: int) -> str:

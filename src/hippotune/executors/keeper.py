@@ -1,0 +1,106 @@
+"""A program that runs another and leaves nothing of it behind: ``python keeper.py FOLDER MODULE ARGUMENTS…``.
+
+The module runs in a child. When that ends, or the process that started this one does, all processes that
+came of it are killed, also those that have left its group or session, and FOLDER is removed. Then this
+process ends as the child did. SIGTERM has the child killed.
+
+It imports nothing of Hippo's: it stays small while the child, which is forked off at once, becomes large.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
+_END_SECONDS = 5.0
+
+
+def _set(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def _wait(child: int) -> int:
+    """Return the status of the child when it has ended."""
+    while True:
+        if signal.sigwait(_SIGNALS) == signal.SIGTERM:
+            os.kill(child, signal.SIGKILL)
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                return ended[1]
+
+
+def _end_others() -> None:
+    """Kill what the child has left: the system hands it over to this process."""
+    deadline = time.monotonic() + _END_SECONDS
+    while time.monotonic() < deadline:
+        for process in _children():
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    found, mine = [], os.getpid()
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat") as file:
+                if int(file.read().rpartition(")")[2].split()[1]) == mine:
+                    found.append(int(name))
+    return found
+
+
+def _end_as(status: int) -> None:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-code])
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _keep(child: int, folder: str) -> None:
+    import shutil
+
+    os.closerange(3, 1 << 16)
+    status = _wait(child)
+    _end_others()
+    shutil.rmtree(folder, ignore_errors=True)
+    _end_as(status)
+
+
+def _run(folder: str, module: str, arguments: list[str]) -> None:
+    import runpy
+
+    os.environ["HIPPO_SCRATCH"] = folder
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _set(_PR_SET_CHILD_SUBREAPER, 1)
+    _set(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if forked := os.fork():
+        _keep(forked, sys.argv[1])
+    _set(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    _run(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,72 @@
+"""A lease in a fresh interpreter: another process of a worker's own program, which ends with the lease.
+
+It gets the same job and has the same environment; what it says is passed on as if the worker had said it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from hippotune.executors import lease_log
+from hippotune.executors.local.process import WorkerProcess
+from hippotune.executors.shipping import encode
+from hippotune.protocol.commands import RunLease
+from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, LeaseStarted, WorkerJoined
+
+# How long to wait for a word before looking whether anything waits for the lease still.
+_LOOK_SECONDS = 1.0
+_CLOSE = pickle.dumps(None)
+
+
+class InterpreterLost(Exception):
+    """The fresh interpreter died before the lease was over, and whose fault that is cannot be said."""
+
+
+class FreshInterpreter:
+    """Runs leases of one worker, each in a new process. `greeting` is what the worker was told first."""
+
+    def __init__(self, worker: int, greeting: bytes, log: Path) -> None:
+        self._worker = worker
+        self._greeting = greeting
+        self._log = log.with_name(f"{log.stem}-fresh{log.suffix}")
+        self._keep_log()  # of one that died together with its worker
+
+    def _keep_log(self) -> None:
+        with suppress(OSError):
+            lease_log.keep(self._log)
+
+    def run(
+        self, lease: RunLease, send: Callable[[Sequence[Event]], None], is_wanted: Callable[[], bool]
+    ) -> None:
+        """Run a lease to its end and pass on what is said of it, unless it is not wanted any more."""
+        began = perf_counter()
+        process = WorkerProcess(self._worker, self._log, os.environ, cores=())
+        try:
+            process.greet(self._greeting)
+            process.send(encode(replace(lease, fresh=False)))
+            while is_wanted():
+                try:
+                    said = process.receive(_LOOK_SECONDS)
+                except EOFError:
+                    raise InterpreterLost(process.bury()) from None
+                events = [
+                    replace(event, seconds=perf_counter() - began)
+                    if isinstance(event, LeaseStarted)
+                    else event
+                    for event in said or ()
+                    if not isinstance(event, WorkerJoined)
+                ]
+                if events:
+                    send(events)
+                if any(isinstance(event, LeaseFinished | LeaseFailed) for event in events):
+                    process.send(_CLOSE)
+                    return
+        finally:
+            process.kill()
+            self._keep_log()

@@ -1,0 +1,123 @@
+"""What a worker starts and where it writes for a while ends with it, however it or its engine ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from executors.rig import SECONDS, Rig
+from hippotune import Local, Trainer
+from hippotune.protocol.events import MetricsReported, WorkerJoined, WorkerLost
+from hippotune.scratch import Scratch
+
+SCRIPT = """
+    import sys
+    from pathlib import Path
+    from executors.rig import Rig
+    from executors.test_leftovers import Parent, begin
+    from hippotune import Local
+
+    rig = Rig(Local(workers=1), Path(sys.argv[1]), trainer=Parent, settings={"home": sys.argv[1]})
+    begin(rig)
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Parent(Trainer):
+    """Starts processes, one in a session of its own, and stops in the middle of a save."""
+
+    def build(self) -> None:
+        home = Path(self.settings["home"])
+        for number, alone in enumerate((False, True)):
+            child = subprocess.Popen(["sleep", "100000"], start_new_session=alone)
+            (home / f"child-{number}").write_text(str(child.pid))
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.values = dict(hp)
+
+    def train(self) -> None:
+        pass
+
+    def evaluate(self) -> dict[str, float]:
+        return {"pid": os.getpid()}
+
+    def save(self, path: Path) -> None:
+        path.mkdir()
+        (path / "part").write_text("half of it")
+        Path(self.settings["home"], "saving").write_text(str(path))
+        signal.pause()
+
+    def load(self, path: Path) -> None:
+        raise NotImplementedError
+
+
+def begin(rig: Rig) -> int:
+    """Have a worker begin to save; return the number of its process."""
+    rig.wait(WorkerJoined)
+    lease = rig.run(2, evaluations=[1], saves=[1])
+    process = int(rig.wait(MetricsReported, lease=lease).metrics["pid"])
+    while not Path(rig.checkpoints.parent, "saving").exists():
+        pass
+    return process
+
+
+def started(home: Path) -> list[psutil.Process]:
+    return [psutil.Process(int(file.read_text())) for file in home.glob("child-*")]
+
+
+def expect_nothing_left(home: Path, children: list[psutil.Process]) -> None:
+    assert len(children) == 2
+    assert psutil.wait_procs(children, SECONDS)[1] == []
+    folder = Path((home / "saving").read_text()).parent
+    while folder.exists():  # it goes after the processes
+        pass
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(Local(workers=1), tmp_path, trainer=Parent, settings={"home": str(tmp_path)})
+    yield rig
+    rig.close()
+
+
+def test_a_worker_that_is_killed_leaves_no_process_and_no_temporary_folder(rig: Rig, tmp_path: Path) -> None:
+    worker = begin(rig)
+    children = started(tmp_path)
+    os.kill(worker, signal.SIGKILL)
+    assert "killed by SIGKILL" in rig.wait(WorkerLost).reason
+    expect_nothing_left(tmp_path, children)
+
+
+def test_an_engine_that_is_killed_leaves_no_process_and_no_temporary_folder(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as script:
+        assert script.stdout is not None
+        assert script.stdout.readline() == b"begun\n"
+        children = started(tmp_path)
+        script.kill()
+    expect_nothing_left(tmp_path, children)
+
+
+def test_a_folder_of_processes_that_were_all_killed_goes_when_the_next_one_is_made() -> None:
+    source = "from hippotune.scratch import Scratch; import os; print(Scratch().path, flush=True); os.abort()"
+    killed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    folder = Path(killed.stdout.strip())
+    with Scratch() as one, Scratch() as other:
+        assert one.is_dir()
+        assert other.is_dir()
+        assert killed.stdout
+        assert not folder.exists()
