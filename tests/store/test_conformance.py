@@ -15,6 +15,7 @@ from hippotune.plan.facts import (
     CheckpointDropped,
     CheckpointKept,
     Fact,
+    FailureCleared,
     FailureRecorded,
     MeasuredSteps,
     MetricsRecorded,
@@ -30,11 +31,12 @@ from sequences.strategies import configs
 
 NewStore = Callable[[], Store]
 
-whole = st.integers(0, 2**40)
+whole = st.integers(0, 2**63 - 10**3)
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 number = st.floats(allow_nan=False)
 metrics = st.dictionaries(st.text(max_size=5), number | st.integers(-(2**60), 2**60), max_size=3)
-positions = st.builds(Position, st.integers(0, 5), st.integers(0, 5))
+steps = st.integers(0, 5) | whole
+positions = st.builds(Position, st.integers(0, 5), steps)
 checkpoints = st.builds(Checkpoint, text, whole, text)
 real = st.floats(allow_nan=False, width=64)
 spans = st.builds(SpanRecorded, whole, whole, whole, text, whole, whole, *[real] * 3, st.none() | real)
@@ -59,10 +61,11 @@ def histories(draw: st.DrawFn) -> list[list[Fact]]:
     kinds: list[Callable[[int], st.SearchStrategy[Fact]]] = [
         lambda n: st.builds(NodeAdded, st.just(n), parents, whole, config, text),
         lambda n: st.builds(MetricsRecorded, st.just(n), positions, metrics),
-        lambda n: st.builds(FailureRecorded, st.just(n), positions, text),
+        lambda n: st.builds(FailureRecorded, st.just(n), positions, text, st.booleans()),
+        lambda n: st.builds(FailureCleared, st.just(n), positions),
         lambda n: st.builds(CheckpointKept, positions, checkpoints),
         lambda n: st.builds(CheckpointDropped, positions),
-        lambda n: st.builds(RequestMade, text, st.integers(0, 5), config, st.integers(0, 5)),
+        lambda n: st.builds(RequestMade, text, st.integers(0, 5), config, steps),
         lambda n: spans,
         lambda n: logs(),
     ]
@@ -76,7 +79,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
     """Say what a store must read back after these facts: all but spans and logged numbers, then spans."""
     nodes: list[NodeAdded] = []
     kept: dict[Position, CheckpointKept] = {}
-    results: list[MetricsRecorded | FailureRecorded] = []
+    results: list[MetricsRecorded | FailureRecorded | FailureCleared] = []
     requests: list[RequestMade] = []
     worked: list[Fact] = []
     for fact in facts:
@@ -87,7 +90,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
                 kept[fact.position] = fact
             case CheckpointDropped():
                 kept.pop(fact.position, None)
-            case MetricsRecorded() | FailureRecorded():
+            case MetricsRecorded() | FailureRecorded() | FailureCleared():
                 results.append(fact)
             case RequestMade():
                 requests += [fact] if fact not in requests else []

@@ -15,8 +15,9 @@ from hippotune.plan.facts import Checkpoint, CheckpointKept, Fact, NodeAdded, Po
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import Catalog, open_store
 from hippotune.store.database import Database
+from hippotune.store.files import CheckpointFiles
 from hippotune.store.schema import CHECKPOINTS
-from hippotune.store.secret import FILE_NAME
+from hippotune.store.secret import FILE_NAME, Secret
 
 PLAN = PlanKey("Digits", "version:1", "{}", 0)
 OTHER = PlanKey("Digits", "version:2", "{}", 0)
@@ -127,13 +128,25 @@ def test_a_planted_row_is_refused(home: Path, url: str | None, change: Change) -
 
 
 @pytest.mark.usefixtures("filled")
-def test_without_its_key_a_plan_has_no_checkpoints_and_keeps_those_that_are_written_from_then_on(
-    home: Path, url: str | None
+@pytest.mark.parametrize("replaced", [False, True])
+def test_without_its_key_a_plan_is_refused_until_the_key_is_back_or_its_checkpoints_are_given_up(
+    home: Path, url: str | None, tmp_path: Path, replaced: bool
 ) -> None:
-    (home / FILE_NAME).unlink()
+    key = home / FILE_NAME
+    away = key.rename(tmp_path / "away")
+    if replaced:
+        Secret.of(home)
     with open_store(home, url) as catalog:
-        assert opened(catalog) == ([], len(KEPT))
+        what = "another one now" if replaced else "missing"
+        with pytest.raises(
+            StoreError, match=f"key, with which 4 checkpoints .* is {what}: .*Nothing was removed"
+        ):
+            opened(catalog)
+        away.replace(key)
+        assert opened(catalog) == (KEPT, 0)
+        key.unlink()
         with closing(catalog.plan(PLAN)) as store:
+            assert store.give_up_checkpoints(CheckpointFiles(home / "files")) == len(KEPT)
             store.write(KEPT[:2])
         assert opened(catalog) == (KEPT[:2], 0)
 

@@ -98,8 +98,7 @@ def test_a_plan_that_is_removed_leaves_nothing_behind(home: Path, url: str | Non
     with open_store(home, url) as catalog:
         fill(catalog, OLD, "a")
         fill(catalog, NEW, "a")
-        with catalog.removing(OLD):
-            pass
+        catalog.remove(OLD)
         assert [info.key for info in catalog.plans()] == [NEW]
         assert [info.key for info in catalog.studies()] == [NEW]
         view = catalog.view(NEW)
@@ -117,16 +116,15 @@ def test_a_plan_that_is_removed_leaves_nothing_behind(home: Path, url: str | Non
 def test_a_removed_plan_can_begin_anew(catalog: Catalog) -> None:
     fill(catalog, OLD, "a")
     catalog.bind("a", NEW)
-    with catalog.removing(OLD):
-        pass
+    catalog.remove(OLD)
     fill(catalog, OLD, "a")
     assert catalog.totals()[OLD].results == 2
 
 
 def test_a_plan_that_a_study_uses_is_not_removed(catalog: Catalog) -> None:
     fill(catalog, OLD, "a")
-    with pytest.raises(PlanInUse, match="is used by study 'a'"), catalog.removing(OLD):
-        pytest.fail("there is nothing to do")
+    with pytest.raises(PlanInUse, match="is used by study 'a'"):
+        catalog.remove(OLD)
     assert catalog.totals()[OLD].results == 2
     catalog.plan(OLD).close()
 
@@ -135,20 +133,10 @@ def test_a_plan_whose_lock_is_held_is_not_removed(catalog: Catalog) -> None:
     fill(catalog, OLD, "a")
     catalog.bind("a", NEW)
     held = catalog.plan(OLD)
-    with pytest.raises(PlanInUse, match="by this very process"), catalog.removing(OLD):
-        pytest.fail("there is nothing to do")
+    with pytest.raises(PlanInUse, match="by this very process"):
+        catalog.remove(OLD)
     held.close()
-    with catalog.removing(OLD):
-        pass
-
-
-def test_where_something_goes_wrong_everything_stays(catalog: Catalog) -> None:
-    fill(catalog, OLD, "a")
-    catalog.bind("a", NEW)
-    with pytest.raises(RuntimeError), catalog.removing(OLD):
-        raise RuntimeError
-    assert catalog.totals()[OLD].results == 2
-    assert [info.key for info in catalog.unused()] == [OLD]
+    catalog.remove(OLD)
 
 
 def test_commands_look_at_either_database_and_clean_it(

@@ -42,6 +42,13 @@ def test_a_key_is_made_once_of_32_bytes_that_only_its_owner_can_read(home: Path)
     assert os.listdir(home) == [FILE_NAME]
 
 
+def test_what_a_process_leaves_that_is_killed_while_it_makes_a_key_is_removed(home: Path) -> None:
+    home.mkdir()
+    (home / f"{FILE_NAME}.0123456789abcdef.partial").write_bytes(bytes(32))
+    Secret.of(home)
+    assert os.listdir(home) == [FILE_NAME]
+
+
 def test_homes_have_different_keys(tmp_path: Path) -> None:
     one, other = (Secret.of(tmp_path / name).check_of("plan", AT, CHECKPOINT) for name in "ab")
     assert one != other

@@ -6,7 +6,8 @@ One process at a time writes to a plan; any number may read it meanwhile.
 Contract
 --------
 * What `write` returned from is there after any crash, of the process or of the machine.
-* A write that raises has changed nothing.
+* A write that raises has changed nothing, but for `ConnectionLost`: then nothing is known of it, and writing
+  the very same facts again is safe, whether or not they were stored.
 * Node ids are unique in a plan, and so are the orders of results: a second one is refused.
 * A position holds at most one checkpoint: keeping another replaces it, dropping it removes it.
 * A checkpoint that this store's own driver did not write is not read, where the plan is open for writing.
@@ -17,8 +18,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, MeasuredSteps, NumbersRecorded, SpanRecorded
+
+if TYPE_CHECKING:
+    from hippotune.store.claim import SetAside
+    from hippotune.store.files import CheckpointFiles
+
+
+class ConnectionLost(StoreError):
+    """The database cannot be reached now; it may come back."""
 
 
 class Store(ABC):
@@ -32,14 +43,22 @@ class Store(ABC):
     def read(self) -> Iterator[Fact]:
         """Yield the facts of the plan that are still so, in an order in which they can be replayed.
 
-        Nodes come first, by id; then checkpoints; then metrics and failures, by order; then requests, as
-        they were made. Spans and logged numbers are many and nothing follows from them: `spans` and `logged`
-        yield those.
+        Nodes come first, by id; then checkpoints; then metrics, failures and what was cleared of these, by
+        order; then proofs, and states that are still to be compared; then requests, as they were made.
+        Spans and logged numbers are many and nothing follows from them: `spans` and `logged` yield those.
         """
 
     @abstractmethod
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded, in the order in which it was."""
+
+    def claim(self, files: CheckpointFiles, look_only: bool = False) -> SetAside | None:
+        """See that a folder of checkpoints belongs to the plan, before anything is removed from it.
+
+        Raises `StoreError` where it belongs to another store. Returns what was set aside; with `look_only`,
+        what would be.
+        """
+        return None
 
     def drop_refused(self) -> int:
         """Drop the checkpoints that the last `read` found and refused; return how many there were."""

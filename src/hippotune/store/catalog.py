@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,21 @@ import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, StoreError
 from hippotune.identity.key import Origin, PlanKey
+from hippotune.store.claim import Mark, is_own
 from hippotune.store.database import Database
+from hippotune.store.files import checkpoint_folder
 from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
 from hippotune.store.rows import storable
-from hippotune.store.schema import MIGRATIONS, OF_A_PLAN, PLANS, STUDIES, migrate, stored_version
-from hippotune.store.secret import Secret
+from hippotune.store.schema import (
+    CHECKPOINTS,
+    MIGRATIONS,
+    OF_A_PLAN,
+    PLANS,
+    STUDIES,
+    migrate,
+    stored_version,
+)
+from hippotune.store.secret import LostKey, Secret
 from hippotune.store.sql import SqlStore
 from hippotune.store.totals import PlanTotals, read_totals
 
@@ -55,10 +65,14 @@ def open_store(home: Path, url: str | None = None, *, create: bool = True) -> Ca
 
 @dataclass(frozen=True)
 class PlanInfo:
-    """A plan that the store holds. Times are seconds since the epoch."""
+    """A plan that the store holds. Times are seconds since the epoch.
+
+    `digest` is the one that it is found by: that of its key, unless the database is damaged.
+    """
 
     key: PlanKey
     made: float
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,15 @@ class Catalog:
         self._database = database
         self._home = home
 
+    @property
+    def database(self) -> Database:
+        """The database that it is in."""
+        return self._database
+
+    def checkpoint_folder(self, key: PlanKey) -> Path:
+        """Return the folder of a plan's checkpoints."""
+        return checkpoint_folder(self._home, key)
+
     def plan(self, key: PlanKey) -> SqlStore:
         """Open a plan for writing, making it where it is new. Raises `StoreError` where it is in use."""
         with self._database.changing() as connection:
@@ -100,10 +123,30 @@ class Catalog:
             connection.invalidate()  # a session that goes back to the pool would keep its locks
             connection.close()
             raise
-        return SqlStore(self._database, plan, key, partial(Secret.of, self._home), connection, lock)
+        return SqlStore(self._database, plan, key, partial(self._open_secret, plan), connection, lock)
+
+    def _open_secret(self, plan: int) -> Secret:
+        """Open the key that a plan's checkpoints are checked by, for saving more of them.
+
+        A new one is made only where nothing was kept with another one.
+        """
+        kept = sa.select(sa.func.count(CHECKPOINTS.c.keyed_check)).where(CHECKPOINTS.c.plan == plan)
+        with self._database.reading() as connection:
+            query = sa.select(PLANS.c.digest, PLANS.c.keyed_by).where(PLANS.c.id == plan)
+            digest, keyed_by = connection.execute(query).one()
+            count: int = connection.execute(kept).scalar_one()
+        secret = Secret.existing(self._home)
+        if count and (secret is None or keyed_by not in (None, secret.fingerprint)):
+            raise LostKey(digest, count, self._home, missing=secret is None)
+        secret = Secret.of(self._home)
+        if keyed_by != secret.fingerprint:
+            with self._database.changing() as connection:
+                this = PLANS.c.id == plan
+                connection.execute(sa.update(PLANS).where(this).values(keyed_by=secret.fingerprint))
+        return secret
 
     def view(self, key: PlanKey) -> SqlStore:
-        """Open a plan for reading, whoever writes to it meanwhile."""
+        """Open a plan for reading; others may write to it meanwhile."""
         with self._database.reading() as connection:
             plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == key.digest)).scalar()
         if plan is None:
@@ -115,9 +158,9 @@ class Catalog:
 
     def plans(self) -> list[PlanInfo]:
         """Return all plans, in the order in which they were made."""
-        query = sa.select(*_KEY_COLUMNS, PLANS.c.made).order_by(PLANS.c.id)
+        query = sa.select(*_KEY_COLUMNS, PLANS.c.made, PLANS.c.digest).order_by(PLANS.c.id)
         with self._database.reading() as connection:
-            return [PlanInfo(_key(row), row.made) for row in connection.execute(query)]
+            return [PlanInfo(_key(row), row.made, row.digest) for row in connection.execute(query)]
 
     def studies(self) -> list[StudyInfo]:
         """Return all studies with their plans, the last used first; a study may have had several."""
@@ -180,25 +223,30 @@ class Catalog:
         used = {info.key for info in latest(self.studies())}
         return [info for info in self.plans() if info.key not in used]
 
-    @contextmanager
-    def removing(self, key: PlanKey) -> Iterator[None]:
-        """Hold a plan that no study uses any more; at the end of the block, forget all that it knows.
+    def remove(self, key: PlanKey) -> None:
+        """Forget all that is known of a plan that no study uses any more, but not its checkpoint files.
 
-        Raises `PlanInUse` where it is in use after all. If the block raises, everything stays.
+        Raises `PlanInUse` where it is in use after all.
         """
-        store = self.plan(key)
-        try:
-            with self._database.changing() as connection:
-                users = [info.name for info in latest(_studies(connection)) if info.key == key]
-                if users:
-                    raise PlanInUse(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
-                yield
-                plan = _find_or_add(connection, key)
-                for table in OF_A_PLAN:
-                    connection.execute(sa.delete(table).where(table.c.plan == plan))
-                connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan))
-        finally:
-            store.close()
+        with closing(self.plan(key)), self._database.changing() as connection:
+            users = [info.name for info in latest(_studies(connection)) if info.key == key]
+            if users:
+                raise PlanInUse(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
+            plan = _find_or_add(connection, key)
+            for table in OF_A_PLAN:
+                connection.execute(sa.delete(table).where(table.c.plan == plan))
+            connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan))
+
+    @contextmanager
+    def without_plan(self, folder: Path) -> Iterator[bool]:
+        """Say whether a folder of checkpoints is what is left of a plan that was removed from this store.
+
+        Inside the block no plan begins, so that nothing is saved there meanwhile.
+        """
+        with self._database.changing() as connection:
+            plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == folder.name)).scalar()
+            mark = None if folder.is_symlink() or plan is not None else Mark.of(folder)
+            yield mark is not None and is_own(connection, mark)
 
     def close(self) -> None:
         """Close the store. May be called twice."""
@@ -249,7 +297,7 @@ def _studies(connection: sa.Connection) -> list[StudyInfo]:
 
 
 def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
-    """Return the number of a plan, inside a transaction that nobody else is in."""
+    """Return the number of a plan, inside an exclusive transaction."""
     found: int | None = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == key.digest)).scalar()
     if found is not None:
         return found

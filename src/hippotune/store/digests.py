@@ -19,12 +19,12 @@ _LENGTH = hashlib.sha256().digest_size
 
 
 def file_digest(pieces: bytes, length: int) -> str:
-    """Return the digest of a file with so many bytes and these digests of its pieces, one after the other."""
+    """Return the digest of a file from its size and the digests of its pieces, in order."""
     return hashlib.sha256(length.to_bytes(8, "little") + pieces).hexdigest()
 
 
 class DigestWriter(io.RawIOBase):
-    """Writes to a file, in one go from its start, and keeps the digests of what it wrote."""
+    """Writes a file from start to end, and keeps the digests of its pieces."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

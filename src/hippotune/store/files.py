@@ -1,6 +1,6 @@
 """Checkpoint files: written once, found whole or not at all.
 
-Under a checkpoint's name there is either nothing or everything that was written: it comes to be by a rename,
+A checkpoint's name holds either nothing or the whole checkpoint: it appears by a rename,
 after its bytes and its length and checksum are known to be on disk. What a killed process leaves behind lies
 under temporary names, which `sweep` removes.
 
@@ -17,17 +17,21 @@ import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from hippotune.errors import CheckpointError, InvalidInput
+from hippotune.errors import CheckpointError, InvalidInput, StoreError
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import DigestWriter, VerifiedFile
 
+if TYPE_CHECKING:
+    from hippotune.identity.key import PlanKey
+
 _TEMPORARY = ".partial"
 _FOLDERS = tuple(f"{number:02x}" for number in range(64))
-_NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+")
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+(-[0-9a-f]{8})?")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
 _PROCESS = secrets.token_hex(4)  # temporary names are unique: by this among processes, by a number in one
 _NUMBERS = itertools.count()
@@ -50,10 +54,20 @@ def says_disk_full(error: BaseException) -> bool:
     return False
 
 
+def checkpoint_folder(home: Path, key: PlanKey) -> Path:
+    """Return the folder of a plan's checkpoints."""
+    return home / "checkpoints" / key.digest
+
+
 def checkpoint_name(node: int, step: int) -> str:
     """Return the name of the checkpoint at a position; names spread evenly over the folders."""
     leaf = f"node-{node}-step-{step}"
     return f"{_FOLDERS[zlib.crc32(leaf.encode()) % len(_FOLDERS)]}/{leaf}"
+
+
+def new_name(node: int, step: int) -> str:
+    """Return a name for one more checkpoint at a position, which no other has."""
+    return f"{checkpoint_name(node, step)}-{secrets.token_hex(4)}"
 
 
 class CheckpointFiles:
@@ -82,7 +96,7 @@ class CheckpointFiles:
                 file.flush()
                 _sync_open(file.fileno())
             os.replace(temporary, final)
-            _sync(os.path.dirname(final))
+            sync(os.path.dirname(final))
         except BaseException as error:
             self._clean_up(Path(temporary), name, error)
             raise
@@ -115,8 +129,10 @@ class CheckpointFiles:
         return self._path(checkpoint.name)
 
     def delete(self, checkpoint: Checkpoint) -> None:
-        """Remove a checkpoint; one that is not there is as good as removed."""
-        _remove(self._path(checkpoint.name))
+        """Remove a checkpoint; one that is not there is as good as removed, and one behind a link stays."""
+        path = self._path(checkpoint.name)
+        if not (self.directory.is_symlink() or path.parent.is_symlink()):
+            _remove(path)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all checkpoints there are."""
@@ -125,16 +141,29 @@ class CheckpointFiles:
     def sweep(self, known: set[str]) -> list[str]:
         """Remove what is not among the `known` names, temporary files as well; return the names removed.
 
-        Only for a directory that nobody saves into at the moment.
+        Only for a directory without running saves.
         """
         strays = sorted(self._strays(known))
         for name in strays:
-            _remove(self.directory / name)
+            with suppress(OSError):  # then it is for the next time
+                _remove(self.directory / name)
         return strays
 
     def strays(self, known: set[str]) -> dict[str, int]:
         """Return what `sweep` would remove, and how many bytes it takes."""
         return {name: _length(self.directory / name) for name in sorted(self._strays(known))}
+
+    def set_aside(self, known: set[str], place: Path, look_only: bool = False) -> int:
+        """Move whole checkpoints that are not among the `known` names to another folder; return how many.
+
+        Killed on the way, it can be called again with the same place.
+        """
+        strays = [name for name in self.names() if name not in known]
+        with explained(place):
+            for name in () if look_only else strays:
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                os.rename(self.directory / name, place / name)
+        return len(strays)
 
     def _strays(self, known: set[str]) -> Iterator[str]:
         names = (f"{path.parent.name}/{path.name}" for path in self._entries())
@@ -151,14 +180,15 @@ class CheckpointFiles:
         return f"{self._prefix}{name}"
 
     def _entries(self) -> Iterator[Path]:
-        for folder in map(self.directory.joinpath, _FOLDERS):
-            if folder.is_dir():
-                yield from folder.iterdir()
+        for folder in () if self.directory.is_symlink() else map(self.directory.joinpath, _FOLDERS):
+            if folder.is_dir() and not folder.is_symlink():
+                with explained(folder):
+                    yield from folder.iterdir()
 
     def _make_folders(self) -> None:
         for folder in _FOLDERS:  # all at once: then this has to be made durable once only
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
-        _sync(self.directory)
+        sync(self.directory)
         self._has_folders = True
 
     def _clean_up(self, temporary: Path, name: str, error: BaseException) -> None:
@@ -177,16 +207,30 @@ class CheckpointFiles:
         return self.directory.is_dir() and shutil.disk_usage(self.directory).free < _NO_ROOM
 
 
+@contextmanager
+def explained(place: Path) -> Iterator[None]:
+    """Raise what a file system complains about as a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or place}: {error.strerror}; see that the disk is in order, has room and may "
+            "be written to, and run again: nothing is lost"
+        ) from error
+
+
 def _temporary(final: str | Path) -> str:
     return f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
 
 
 def _length(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder that does not belong here."""
-    return sum(entry.stat().st_size for entry in (path, *path.rglob("*")) if not entry.is_dir())
+    inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
+    return sum(entry.lstat().st_size for entry in (path, *inside) if entry.is_symlink() or not entry.is_dir())
 
 
-def _sync(path: str | Path) -> None:
+def sync(path: str | Path) -> None:
+    """Make what was named in a folder, or written to a file, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _sync_open(descriptor)

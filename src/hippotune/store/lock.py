@@ -1,4 +1,4 @@
-"""One writer at a time: whoever trains on a plan holds its lock, and who comes second learns who that is.
+"""One writer at a time: the process that trains on a plan holds its lock; a second one is told which that is.
 
 A lock is held by something that the operating system or the database takes away from a dead process, so none
 is ever left behind: a locked file below a home, a session on PostgreSQL. Reading a plan needs no lock.
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from hippotune.errors import StoreError
+from hippotune.store.base import ConnectionLost
 from hippotune.store.database import LOCK_SPACE
 from hippotune.store.schema import HOLDERS
 
@@ -32,7 +33,7 @@ _held: set[int] = set()
 
 
 class PlanInUse(StoreError):
-    """A plan cannot be had, because somebody uses it."""
+    """Another process uses the plan."""
 
 
 class PlanLock(Protocol):
@@ -121,12 +122,45 @@ class SessionLock:
     """An advisory lock of a PostgreSQL session: the one that writes, so that both end together."""
 
     def __init__(self, connection: sa.Connection, plan: int, name: str) -> None:
-        self._connection: sa.Connection | None = connection
+        self._connection: sa.Connection | None = None
+        self._descriptor = -1
         self._plan = plan
+        self._name = name
+        self._holder = Holder.here().written()
+        self._was_held = False
+        self.hold_by(connection)
+
+    def hold_by(self, connection: sa.Connection) -> None:
+        """Hold the lock by a session; where another did so before and is lost, take the lock again.
+
+        Raises `PlanInUse` where anybody else has had it meanwhile.
+        """
+        if connection is self._connection:
+            return
+        self._connection = None
+        _held.discard(self._descriptor)
+        self._lock(connection)
         driver: Any = connection.connection.dbapi_connection
-        key = {"space": LOCK_SPACE, "plan": plan}
+        mine = HOLDERS.c.plan == self._plan
+        with connection.begin():
+            last = connection.execute(sa.select(HOLDERS.c.holder).where(mine)).scalar()
+            if self._was_held and last != self._holder:
+                raise PlanInUse(
+                    f"another process has used {self._name} while the database could not be reached: what "
+                    "was trained meanwhile is lost; run again, and it goes on from where the other one is"
+                )
+            connection.execute(sa.delete(HOLDERS).where(mine))
+            row = {"plan": self._plan, "session": driver.info.backend_pid, "holder": self._holder}
+            connection.execute(sa.insert(HOLDERS).values(row))
+        self._connection, self._descriptor, self._was_held = connection, driver.fileno(), True
+        _held.add(self._descriptor)
+
+    def _lock(self, connection: sa.Connection) -> None:
+        key = {"space": LOCK_SPACE, "plan": self._plan}
         try:
             with connection.begin():
+                if self._was_held:  # the server may not know yet that nobody is behind that session any more
+                    connection.execute(_END_SESSION, {**key, "holder": self._holder})
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_NOTICE}s'")
                 connection.execute(sa.text("SELECT pg_advisory_lock(:space, :plan)"), key)
         except sa.exc.OperationalError as error:
@@ -134,20 +168,16 @@ class SessionLock:
                 raise
             with connection.begin():
                 holder = connection.execute(_PRESENT_HOLDER, key).scalar_one_or_none()
-            raise _refusal(name, None if holder is None else Holder.read(holder)) from None
-        with connection.begin():
-            connection.execute(sa.delete(HOLDERS).where(HOLDERS.c.plan == plan))
-            row = {"plan": plan, "session": driver.info.backend_pid, "holder": Holder.here().written()}
-            connection.execute(sa.insert(HOLDERS).values(row))
-        self._descriptor: int = driver.fileno()
-        _held.add(self._descriptor)
+            if self._was_held and holder in (None, self._holder):
+                raise ConnectionLost(f"{self._name} is still held by a session that was lost") from None
+            raise _refusal(self._name, None if holder is None else Holder.read(holder)) from None
 
     def release(self) -> None:
         """Let go."""
         connection, self._connection = self._connection, None
-        if connection is None:
-            return
         _held.discard(self._descriptor)
+        if connection is None or connection.closed:
+            return
         try:
             with connection.begin():
                 connection.exec_driver_sql(f"SELECT pg_advisory_unlock({LOCK_SPACE}, {self._plan})")
@@ -155,10 +185,12 @@ class SessionLock:
             connection.invalidate()  # the session is gone, or goes with this, and its locks with it
 
 
-_PRESENT_HOLDER = sa.text(
-    f"SELECT holder FROM {HOLDERS.name} JOIN pg_locks ON pg_locks.pid = session "
+_LOCKED_BY = (
+    f"FROM {HOLDERS.name} JOIN pg_locks ON pg_locks.pid = session "
     "WHERE plan = :plan AND locktype = 'advisory' AND classid = :space AND objid = :plan AND granted"
 )
+_PRESENT_HOLDER = sa.text(f"SELECT holder {_LOCKED_BY}")
+_END_SESSION = sa.text(f"SELECT pg_terminate_backend(pid) {_LOCKED_BY} AND holder = :holder")
 
 
 def _give_up_copies() -> None:

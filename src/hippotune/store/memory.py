@@ -9,14 +9,17 @@ from hippotune.plan.facts import (
     CheckpointDropped,
     CheckpointKept,
     Fact,
+    FailureCleared,
     FailureRecorded,
     MeasuredSteps,
     MetricsRecorded,
     NodeAdded,
     NumbersRecorded,
     Position,
+    ProofRecorded,
     RequestMade,
     SpanRecorded,
+    StateRecorded,
 )
 from hippotune.store.base import Store
 
@@ -26,10 +29,11 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self._nodes: dict[int, NodeAdded] = {}
-        self._results: dict[int, MetricsRecorded | FailureRecorded] = {}
+        self._results: dict[int, MetricsRecorded | FailureRecorded | FailureCleared] = {}
         self._checkpoints: dict[Position, CheckpointKept] = {}
         self._requests: dict[RequestMade, None] = {}
         self._spans: list[SpanRecorded] = []
+        self._proofs: list[StateRecorded | ProofRecorded] = []
         self._logged: dict[int, list[NumbersRecorded]] = {}
 
     def write(self, facts: Sequence[Fact]) -> None:
@@ -39,7 +43,7 @@ class MemoryStore(Store):
             match fact:
                 case NodeAdded():
                     self._nodes[fact.node] = fact
-                case MetricsRecorded() | FailureRecorded():
+                case MetricsRecorded() | FailureRecorded() | FailureCleared():
                     self._results[fact.order] = fact
                 case CheckpointKept():
                     self._checkpoints[fact.position] = fact
@@ -49,6 +53,15 @@ class MemoryStore(Store):
                     self._requests.setdefault(fact)
                 case SpanRecorded():
                     self._spans.append(fact)
+                case StateRecorded():
+                    self._proofs.append(fact)
+                case ProofRecorded(kind, position):
+                    self._proofs = [
+                        each
+                        for each in self._proofs
+                        if kind != "audit" or isinstance(each, ProofRecorded) or each.position != position
+                    ]
+                    self._proofs.append(fact)
                 case NumbersRecorded():
                     self._logged.setdefault(fact.node, []).append(fact)
 
@@ -61,7 +74,9 @@ class MemoryStore(Store):
                     if node in self._nodes or node in nodes:
                         raise StoreError(f"the plan has a node {node} already; node ids are given once")
                     nodes.add(node)
-                case MetricsRecorded(order=order) | FailureRecorded(order=order):
+                case (
+                    MetricsRecorded(order=order) | FailureRecorded(order=order) | FailureCleared(order=order)
+                ):
                     if order in self._results or order in orders:
                         raise StoreError(f"the plan has a result {order} already; orders are given once")
                     orders.add(order)
@@ -71,6 +86,7 @@ class MemoryStore(Store):
         yield from (self._nodes[node] for node in sorted(self._nodes))
         yield from (self._checkpoints[position] for position in sorted(self._checkpoints))
         yield from (self._results[order] for order in sorted(self._results))
+        yield from self._proofs
         yield from self._requests
 
     def spans(self) -> Iterator[SpanRecorded]:

@@ -6,37 +6,50 @@ Configs are numbered in the order in which they are first stored, and so are the
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
+from hippotune.errors import StoreError
 from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
     CheckpointKept,
     Fact,
+    FailureCleared,
     FailureRecorded,
     MetricsRecorded,
     NodeAdded,
     NumbersRecorded,
     Position,
+    ProofRecorded,
     RequestMade,
     SpanRecorded,
+    StateRecorded,
 )
 from hippotune.plan.numbers import Columns
 from hippotune.sequences.base import Sequence as HyperSequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.encoding import from_json
-from hippotune.store.schema import CONFIGS, LOGGED, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+from hippotune.store.schema import CONFIGS, LOGGED, NODES, PROOFS, REQUESTS, RESULTS, SEQUENCES, SPANS
 
 Row = tuple[Any, ...]
+DAMAGED = (
+    "something else has changed it, or the disk has. See all that is damaged with hippo doctor; put a backup "
+    "back, or remove what is damaged with hippo doctor --repair: it is then trained or measured again"
+)
 _span_values = attrgetter(
     "worker", "lease", "node", "kind", "first", "last", "began", "ended", "width", "seconds"
 )
+# What results are that are neither metrics nor lasting failures.
+_SUSPENDED, _CLEARED = "suspended", "cleared"
+NOTE = "note"  # the kind of a state that is still to be compared
 _write_json = json.JSONEncoder(separators=(",", ":"), default=float).encode
 
 
@@ -51,6 +64,7 @@ class Numbers:
         self.next_request = 0
         self.next_span = 0
         self.next_logged = 0
+        self.next_proof = 0
 
     def take_in(self, batch: Batch) -> None:
         """Count what a batch has numbered, now that it is stored."""
@@ -61,6 +75,7 @@ class Numbers:
         self.next_request += len(batch.rows[REQUESTS])
         self.next_span += len(batch.rows[SPANS])
         self.next_logged += len(batch.rows[LOGGED])
+        self.next_proof += len(batch.rows[PROOFS])
 
 
 class Batch:
@@ -72,8 +87,9 @@ class Batch:
         self.sequences: dict[HyperSequence, int] = {}
         self.configs: dict[Config, int] = {}
         self.checkpoints: dict[Position, Checkpoint | None] = {}
+        self.compared: list[Position] = []
         self.rows: dict[sa.TableClause, list[Row]] = {
-            table: [] for table in (SEQUENCES, CONFIGS, NODES, RESULTS, REQUESTS, SPANS, LOGGED)
+            table: [] for table in (SEQUENCES, CONFIGS, NODES, RESULTS, REQUESTS, SPANS, LOGGED, PROOFS)
         }
         self._add(facts)
 
@@ -85,9 +101,9 @@ class Batch:
             match fact:
                 case MetricsRecorded(order, position, metrics):
                     written = _write_json(metrics if isinstance(metrics, dict) else dict(metrics))
-                    results.append((plan, order, *position, written, None))
-                case NodeAdded(node, parent, start, config, salt):
-                    nodes.append((plan, node, parent, start, self._number(config), storable(salt)))
+                    results.append((plan, order, *position, written, None, None))
+                case NodeAdded(node, parent, start, config, isolation_key):
+                    nodes.append((plan, node, parent, start, self._number(config), storable(isolation_key)))
                 case CheckpointKept(position, checkpoint):
                     self.checkpoints[position] = checkpoint
                 case CheckpointDropped(position):
@@ -96,13 +112,23 @@ class Batch:
                     place = numbers.next_request + len(requests)
                     requests.append((plan, place, storable(study), trial, self._number(config), step))
                 case SpanRecorded():
-                    spans.append((plan, numbers.next_span + len(spans), *_span_values(fact)))
+                    *numbered, began, ended, width, seconds = _span_values(fact)
+                    times = float(began), float(ended), float(width), seconds
+                    spans.append((plan, numbers.next_span + len(spans), *numbered, *times))
                 case NumbersRecorded(node, steps, columns):
                     logged.append(
                         (plan, numbers.next_logged + len(logged), *_logged_row(node, steps, columns))
                     )
-                case FailureRecorded(order, position, error):
-                    results.append((plan, order, *position, None, storable(error)))
+                case StateRecorded() | ProofRecorded():
+                    proofs = self.rows[PROOFS]
+                    if isinstance(fact, ProofRecorded) and fact.kind == "audit":
+                        self.compared.append(fact.position)
+                    proofs.append((plan, numbers.next_proof + len(proofs), *_proof_row(fact)))
+                case FailureRecorded(order, position, error, suspended):
+                    kind = _SUSPENDED if suspended else None
+                    results.append((plan, order, *position, None, storable(error), kind))
+                case FailureCleared(order, position):
+                    results.append((plan, order, *position, None, None, _CLEARED))
 
     def _number(self, config: Config) -> int:
         number = self._numbers.configs.get(config, self.configs.get(config))
@@ -119,6 +145,22 @@ class Batch:
             written = sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
             self.rows[SEQUENCES].append((self._plan, number, _write_json(written)))
         return number
+
+
+def check_value(row: Row) -> int:
+    """Return a number that is another one if anything in a row is. Columns that are added later do not count.
+
+    It is for mistakes and disks: whoever wants to change a row can make the number too.
+    """
+    last = len(row)
+    while last and row[last - 1] is None:
+        last -= 1
+    return zlib.crc32(ascii(row[:last]).encode())
+
+
+def is_damaged(row: Row) -> bool:
+    """Whether a row, with its check value at the end, is not what was written."""
+    return row[-1] is not None and check_value(row[:-1]) != row[-1]
 
 
 def storable(text: str) -> str:
@@ -140,13 +182,15 @@ def configs_from(rows: Sequence[Row], sequences: Sequence[HyperSequence]) -> lis
 
 
 def results_from(rows: Sequence[Row]) -> list[Fact]:
-    """Make facts from the rows (order, node, step, metrics, error)."""
-    parsed = _parsed([metrics or "null" for _, _, _, metrics, _ in rows])
+    """Make facts from the rows (order, node, step, metrics, error, kind)."""
+    parsed = _parsed([row[3] or "null" for row in rows])
     return [
         MetricsRecorded(order, Position(node, step), metrics)
         if metrics is not None
-        else FailureRecorded(order, Position(node, step), error)
-        for (order, node, step, _, error), metrics in zip(rows, parsed, strict=True)
+        else FailureCleared(order, Position(node, step))
+        if kind == _CLEARED
+        else FailureRecorded(order, Position(node, step), error, kind == _SUSPENDED)
+        for (order, node, step, _, error, kind), metrics in zip(rows, parsed, strict=True)
     ]
 
 
@@ -168,7 +212,33 @@ def logged_from(rows: Sequence[Row]) -> list[NumbersRecorded]:
     ]
 
 
+def _proof_row(fact: StateRecorded | ProofRecorded) -> Row:
+    if isinstance(fact, StateRecorded):
+        body = [*fact.source, base64.b64encode(fact.fingerprint).decode()]
+        return NOTE, *fact.position, _write_json(body)
+    path = None if fact.path is None else storable(fact.path)
+    told = [fact.outcome, storable(fact.text), path, fact.step, fact.spread, *map(storable, fact.volatile)]
+    return fact.kind, *fact.position, _write_json(told)
+
+
+def proofs_from(rows: Sequence[Row]) -> list[Fact]:
+    """Make facts from the rows (kind, node, step, body)."""
+    facts: list[Fact] = []
+    for (kind, node, step, _), body in zip(rows, _parsed([row[3] for row in rows]), strict=True):
+        if kind == NOTE:
+            source, content = Position(*body[:2]), base64.b64decode(body[2])
+            facts.append(StateRecorded(Position(node, step), source, content))
+        else:
+            outcome, text, path, after, spread, *volatile = body
+            position = Position(node, step)
+            facts.append(ProofRecorded(kind, position, outcome, text, path, after, spread, tuple(volatile)))
+    return facts
+
+
 def _parsed(texts: Sequence[str]) -> list[Any]:
     """Parse many small JSON texts as one: the parser is called once and shares names between them."""
-    parsed: list[Any] = json.loads(f"[{','.join(texts)}]")
+    try:
+        parsed: list[Any] = json.loads(f"[{','.join(texts)}]")
+    except ValueError as error:
+        raise StoreError(f"the database holds text that is not what was written: {DAMAGED}") from error
     return parsed

@@ -11,6 +11,7 @@ Nothing refers to a row that a later transaction could add.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, TableClause, column, inspect, select, table
@@ -24,28 +25,41 @@ def _table(name: str, *columns: str) -> TableClause:
     return table(f"hippo_{name}", *(column(name) for name in columns))
 
 
+def _facts(name: str, *columns: str) -> TableClause:
+    """Name a table whose rows are written once, with a check value; columns that are added come last."""
+    return _table(name, *columns, "check_value")
+
+
 VERSION = _table("schema", "version")
+STORE = _table("store", "id")
+OPENINGS = _table("openings", "token")
 PLANS = _table(
     "plans",
     *("id", "digest", "trainer", "version", "settings", "seed", "made"),
-    *("data", "threads", "origin"),
+    *("data", "threads", "origin", "keyed_by"),
 )
 STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
 HOLDERS = _table("holders", "plan", "session", "holder")
-SEQUENCES = _table("sequences", "plan", "id", "body")
-CONFIGS = _table("configs", "plan", "id", "body")
-NODES = _table("nodes", "plan", "node", "parent", "start", "config", "salt")
+SEQUENCES = _facts("sequences", "plan", "id", "body")
+CONFIGS = _facts("configs", "plan", "id", "body")
+NODES = _facts("nodes", "plan", "node", "parent", "start", "config", "salt")
 CHECKPOINTS = _table("checkpoints", "plan", "node", "step", "name", "bytes", "checksum", "keyed_check")
-RESULTS = _table("results", "plan", "ordinal", "node", "step", "metrics", "error")
-REQUESTS = _table("requests", "plan", "ordinal", "study", "trial", "config", "step")
-SPANS = _table(
+RESULTS = _facts("results", "plan", "ordinal", "node", "step", "metrics", "error", "kind")
+REQUESTS = _facts("requests", "plan", "ordinal", "study", "trial", "config", "step")
+SPANS = _facts(
     "spans",
     *("plan", "ordinal", "worker", "lease", "node", "kind"),
     *("first_step", "last_step", "began", "ended", "width", "seconds"),
 )
-LOGGED = _table("logged", "plan", "ordinal", "node", "first_step", "last_step", "steps", "numbers")
-OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES, CHECKPOINTS, RESULTS, REQUESTS, SPANS, LOGGED)
+LOGGED = _facts("logged", "plan", "ordinal", "node", "first_step", "last_step", "steps", "numbers")
+PROOFS = _facts("proofs", "plan", "ordinal", "kind", "node", "step", "body")
+OF_A_PLAN = (
+    *(STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES),
+    *(CHECKPOINTS, RESULTS, REQUESTS, SPANS, LOGGED, PROOFS),
+)
 """All tables whose rows belong to a plan."""
+FACTS = tuple(table for table in OF_A_PLAN if "check_value" in table.c)
+"""The tables whose rows carry a check value."""
 
 
 def _create(connection: Connection, name: str, columns: str, key: str) -> None:
@@ -131,6 +145,35 @@ def _version_6(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX hippo_logged_by_node ON hippo_logged (plan, node, ordinal)")
 
 
+def _version_7(connection: Connection) -> None:
+    """Let failures be suspended, and cleared: `kind` says so."""
+    connection.exec_driver_sql("ALTER TABLE hippo_results ADD COLUMN kind TEXT")
+
+
+def _version_8(connection: Connection) -> None:
+    """Give the store an id and tokens of its openings; let plans say by which key they are checked."""
+    connection.exec_driver_sql("CREATE TABLE hippo_store (id TEXT NOT NULL PRIMARY KEY)")
+    connection.execute(STORE.insert().values(id=secrets.token_hex(8)))
+    connection.exec_driver_sql("CREATE TABLE hippo_openings (token TEXT NOT NULL PRIMARY KEY)")
+    connection.exec_driver_sql("ALTER TABLE hippo_plans ADD COLUMN keyed_by TEXT")
+
+
+def _version_9(connection: Connection) -> None:
+    """Let facts carry a check value; those that were written before have none."""
+    for name in ("sequences", "configs", "nodes", "results", "requests", "spans", "logged"):
+        connection.exec_driver_sql(f"ALTER TABLE hippo_{name} ADD COLUMN check_value BIGINT")
+
+
+def _version_10(connection: Connection) -> None:
+    """Keep what was proved of a trainer, and states that are still to be compared."""
+    whole, text = "BIGINT NOT NULL", "TEXT NOT NULL"
+    columns = (
+        f"plan {whole}, ordinal {whole}, kind {text}, node {whole}, step {whole}, body {text}, "
+        "check_value BIGINT"
+    )
+    _create(connection, "proofs", columns, "plan, ordinal")
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
     _version_2,
@@ -138,6 +181,10 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_4,
     _version_5,
     _version_6,
+    _version_7,
+    _version_8,
+    _version_9,
+    _version_10,
 )
 
 
@@ -149,7 +196,7 @@ def stored_version(connection: Connection) -> int:
 
 
 def migrate(connection: Connection, name: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring a database up to date, inside a transaction that nobody else is in."""
+    """Bring a database up to date, inside an exclusive transaction."""
     found = stored_version(connection)
     if found > len(migrations):
         raise StoreError(

@@ -28,7 +28,20 @@ FILE_NAME = "key"
 _BYTES = 32
 _PURPOSE = "hippo checkpoint, 1"  # a check value of another meaning, or of another form, is another one
 
-_NEW = "a new one is made then, and checkpoints that were kept with the old one are trained again"
+_NEW = "then run hippo doctor --repair, which gives up the checkpoints that were kept with it"
+
+
+class LostKey(StoreError):
+    """The checkpoints of a plan were kept with a key that is not there."""
+
+    def __init__(self, plan: str, count: int, home: Path, missing: bool) -> None:
+        what = "is missing" if missing else "is another one now"
+        super().__init__(
+            f"the key {home / FILE_NAME}, with which {count} checkpoints of the plan {plan} were kept, {what}"
+            ": they cannot be told from those of others. Nothing was removed. Put the right key back: it "
+            "belongs to the home in which the plan was trained. Or give these checkpoints up, to be trained "
+            f"again where they are needed: hippo doctor --repair --home {home}"
+        )
 
 
 class Secret:
@@ -43,23 +56,35 @@ class Secret:
     @classmethod
     def of(cls, home: Path) -> Secret:
         """Return the key of a home, made where there is none. `StoreError` where it cannot be used."""
+        secret = cls.existing(home)
+        if secret is None:
+            _make(home / FILE_NAME)
+            secret = cls.existing(home)
+        if secret is None:
+            raise StoreError(f"the key file {home / FILE_NAME} was removed while it was opened; run again")
+        for left_over in home.glob(f"{FILE_NAME}.*.partial"):  # by a process that was killed
+            with suppress(OSError):
+                left_over.unlink()
+        return secret
+
+    @classmethod
+    def existing(cls, home: Path) -> Secret | None:
+        """Return the key of a home; None where there is none. `StoreError` where it cannot be used."""
         path = home / FILE_NAME
         key = _read(path)
-        if key is None:
-            _make(path)
-            key = _read(path)
-        if key is None:
-            raise StoreError(f"the key file {path} was removed while it was opened; run again")
-        return cls(key, path)
+        return None if key is None else cls(key, path)
 
     @classmethod
     def found(cls, home: Path) -> Secret | None:
         """Return the key of a home for looking only; None where there is none that this process can use."""
-        path = home / FILE_NAME
         with suppress(StoreError):
-            key = _read(path)
-            return None if key is None else cls(key, path)
+            return cls.existing(home)
         return None
+
+    @property
+    def fingerprint(self) -> str:
+        """What the key is known by, and cannot be made from: for the store to notice that it is another."""
+        return hmac.digest(self._key, b"hippo key, 1", "sha256").hex()
 
     def check_of(self, plan: str, position: Position, checkpoint: Checkpoint) -> str:
         """Return the check value of a checkpoint of the plan with this digest."""
@@ -129,11 +154,11 @@ def _make(path: Path) -> None:
             os.fchmod(descriptor, 0o600)
             os.write(descriptor, secrets.token_bytes(_BYTES))
             os.fsync(descriptor)
-            with suppress(FileExistsError):
+            with suppress(FileExistsError, FileNotFoundError):  # another process has made one meanwhile
                 os.link(temporary, path)
         finally:
             os.close(descriptor)
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

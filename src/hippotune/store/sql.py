@@ -8,7 +8,9 @@ checked where this process can read the key; what it yields is for showing and c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from secrets import token_hex
 
 import sqlalchemy as sa
 
@@ -27,11 +29,36 @@ from hippotune.plan.facts import (
     SpanRecorded,
 )
 from hippotune.sequences.config import Config
-from hippotune.store.base import Store
+from hippotune.store.base import ConnectionLost, Store
+from hippotune.store.claim import SetAside, claim
 from hippotune.store.database import Database
-from hippotune.store.lock import PlanLock
-from hippotune.store.rows import Batch, Numbers, Row, configs_from, logged_from, results_from, sequences_from
-from hippotune.store.schema import CHECKPOINTS, CONFIGS, LOGGED, NODES, REQUESTS, RESULTS, SEQUENCES, SPANS
+from hippotune.store.files import CheckpointFiles
+from hippotune.store.lock import PlanLock, SessionLock
+from hippotune.store.rows import (
+    DAMAGED,
+    NOTE,
+    Batch,
+    Numbers,
+    Row,
+    check_value,
+    configs_from,
+    is_damaged,
+    logged_from,
+    proofs_from,
+    results_from,
+    sequences_from,
+)
+from hippotune.store.schema import (
+    CHECKPOINTS,
+    CONFIGS,
+    LOGGED,
+    NODES,
+    PROOFS,
+    REQUESTS,
+    RESULTS,
+    SEQUENCES,
+    SPANS,
+)
 from hippotune.store.secret import Secret
 
 _ROWS_AT_A_TIME = 10_000
@@ -52,12 +79,13 @@ class SqlStore(Store):
     ) -> None:
         self.key = key
         self._database = database
-        self._plan = plan
+        self._plan = self.number = plan
         self._open_secret = open_secret
         self._refused: list[Position] = []
         self._connection = connection
         self._lock = lock
         self._numbers: Numbers | None = None
+        self._is_uncertain = False  # whether the last batch was stored
 
     @cached_property
     def _secret(self) -> Secret | None:
@@ -71,16 +99,58 @@ class SqlStore(Store):
             return
         numbers = self._numbers if self._numbers is not None else self._load_numbers()
         batch = Batch(self._plan, numbers, facts)
-        with self._database.errors(), self._connection.begin():
-            self._insert(self._connection, batch)
+        if batch.checkpoints:
+            _ = self._secret  # opening it looks at the plan, in a transaction of its own
+        with self._connected() as connection, connection.begin():
+            if not (self._is_uncertain and self._has(connection, batch)):
+                self._insert(connection, batch)
+        self._is_uncertain = False
         numbers.take_in(batch)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sa.Connection]:
+        """Yield the connection that holds the lock; where it was lost, another one that takes it again."""
+        assert self._connection is not None
+        database = self._database
+        try:
+            with database.errors():
+                if self._connection.closed:
+                    self._connection = database.connect_anew()
+                with database.expecting_answer(self._connection):
+                    if isinstance(self._lock, SessionLock):
+                        self._lock.hold_by(self._connection)
+                    yield self._connection
+        except ConnectionLost:
+            self._is_uncertain = True
+            if not self._connection.closed:
+                self._connection.invalidate()
+                self._connection.close()
+            raise
+
+    def _has(self, connection: sa.Connection, batch: Batch) -> bool:
+        """Return whether a batch was stored after all; the lock kept others from numbering rows meanwhile.
+
+        What has no number of its own, requests and checkpoints, may be stored twice: it is the same then.
+        """
+        for table, rows in batch.rows.items():
+            if rows and table is not REQUESTS:
+                plan, number = list(table.c)[:2]
+                query = sa.select(plan).where(plan == self._plan, number == rows[0][1])
+                return connection.execute(query).first() is not None
+        return False
 
     def _insert(self, connection: sa.Connection, batch: Batch) -> None:
         for table, rows in batch.rows.items():
-            if rows and table is REQUESTS:
-                self._database.insert_new(connection, table, rows)
-            elif rows:
-                self._database.insert(connection, table, rows)
+            checked = [(*row, check_value(row)) for row in rows]
+            if checked and table is REQUESTS:
+                self._database.insert_new(connection, table, checked)
+            elif checked:
+                self._database.insert(connection, table, checked)
+        if batch.compared:
+            connection.execute(
+                _DELETE_NOTE,
+                [{"at_plan": self._plan, "at_node": node, "at_step": step} for node, step in batch.compared],
+            )
         if batch.checkpoints:
             connection.execute(
                 _DELETE_CHECKPOINT,
@@ -114,15 +184,17 @@ class SqlStore(Store):
         self._refused = []
         with self._database.reading() as connection:
             configs = self._read_configs(connection)
-            for rows in self._rows(connection, NODES, "node, parent, start, config, salt", by="node"):
+            for rows in self._facts(connection, NODES, by="node"):
                 yield from [
-                    NodeAdded(node, parent, start, configs[config], salt)
-                    for node, parent, start, config, salt in rows
+                    NodeAdded(node, parent, start, configs[config], isolation_key)
+                    for node, parent, start, config, isolation_key in rows
                 ]
             yield from self._read_checkpoints(connection, secret)
-            for rows in self._rows(connection, RESULTS, "ordinal, node, step, metrics, error", by="ordinal"):
+            for rows in self._facts(connection, RESULTS):
                 yield from results_from(rows)
-            for rows in self._rows(connection, REQUESTS, "study, trial, config, step", by="ordinal"):
+            for rows in self._facts(connection, PROOFS):
+                yield from proofs_from(rows)
+            for rows in self._facts(connection, REQUESTS):
                 yield from [
                     RequestMade(study, trial, configs[config], step) for study, trial, config, step in rows
                 ]
@@ -132,6 +204,26 @@ class SqlStore(Store):
         with self._database.reading() as connection:
             yield from self._read_checkpoints(connection, None)
 
+    def sorted_checkpoints(self) -> tuple[list[CheckpointKept], list[CheckpointKept]]:
+        """Return the checkpoints that `read` yields, and those that it refuses."""
+        with self._database.reading() as connection:
+            accepted = list(self._read_checkpoints(connection, self._secret))
+        return accepted, [kept for kept in self.checkpoints() if kept not in accepted]
+
+    def claim(self, files: CheckpointFiles, look_only: bool = False) -> SetAside | None:
+        """See that a folder of checkpoints belongs to the plan."""
+        return claim(self._database, files, self._known_names, look_only)
+
+    def give_up_checkpoints(self, files: CheckpointFiles) -> int:
+        """Forget all checkpoints of a plan whose key is lost, and set their files aside; return how many."""
+        files.set_aside(set(), files.directory.with_name(f"{files.directory.name}.unknown-{token_hex(4)}"))
+        with self._database.changing() as connection:
+            mine = CHECKPOINTS.c.plan == self._plan
+            return connection.execute(sa.delete(CHECKPOINTS).where(mine)).rowcount
+
+    def _known_names(self) -> set[str]:
+        return {kept.checkpoint.name for kept in self.checkpoints()}
+
     def drop_refused(self) -> int:
         """Forget the checkpoints that `read` has passed over."""
         refused, self._refused = self._refused, []
@@ -140,9 +232,8 @@ class SqlStore(Store):
 
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
-        columns = "worker, lease, node, kind, first_step, last_step, began, ended, width, seconds"
         with self._database.reading() as connection:
-            for rows in self._rows(connection, SPANS, columns, by="ordinal"):
+            for rows in self._facts(connection, SPANS):
                 yield from [SpanRecorded(*row) for row in rows]
 
     def step_times(self) -> Iterator[MeasuredSteps]:
@@ -161,17 +252,20 @@ class SqlStore(Store):
 
     def logged(self, node: int) -> Iterator[NumbersRecorded]:
         """Yield what was logged along a node."""
-        columns = "node, first_step, last_step, steps, numbers"
         with self._database.reading() as connection:
-            for rows in self._rows(connection, LOGGED, columns, "ordinal", node, _LONG_ROWS_AT_A_TIME):
+            for rows in self._facts(connection, LOGGED, "ordinal", node, _LONG_ROWS_AT_A_TIME):
                 yield from logged_from(rows)
 
     def close(self) -> None:
         """Let go of the plan and its lock."""
         connection, self._connection = self._connection, None
-        if self._lock is not None:
+        if connection is None or self._lock is None:
+            return
+        if connection.closed:  # its session is gone, and what it had locked is free
             self._lock.release()
-        if connection is not None:
+            return
+        with suppress(StoreError), self._database.errors(), self._database.expecting_answer(connection):
+            self._lock.release()
             connection.close()
 
     def _rows(
@@ -196,6 +290,25 @@ class SqlStore(Store):
         while cursor is not None and (rows := cursor.fetchmany(many)):
             yield rows
 
+    def _facts(
+        self,
+        connection: sa.Connection,
+        table: sa.TableClause,
+        by: str = "ordinal",
+        node: int | None = None,
+        many: int = _ROWS_AT_A_TIME,
+    ) -> Iterator[list[Row]]:
+        """Yield the plan's rows of a table of facts, checked, without what only serves to find them."""
+        names = [column.name for column in table.c]
+        first = 1 if table in (NODES, RESULTS) else 2
+        for rows in self._rows(connection, table, ", ".join(names), by, node, many):
+            if damaged := next(filter(is_damaged, rows), None):
+                where = f"{table.name} ({names[0]} {damaged[0]}, {names[1]} {damaged[1]})"
+                raise StoreError(
+                    f"{self._database.name}: a row of {where} is not what was written: {DAMAGED}"
+                )
+            yield [row[first:-1] for row in rows]
+
     def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
         columns = "node, step, name, bytes, checksum, keyed_check"
         for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
@@ -208,20 +321,21 @@ class SqlStore(Store):
 
     def _read_configs(self, connection: sa.Connection) -> list[Config]:
         """Return the plan's configs by number. A store that is written to remembers the numbers."""
-        bodies = [row for rows in self._rows(connection, SEQUENCES, "body", by="id") for row in rows]
+        bodies = [row for rows in self._facts(connection, SEQUENCES, by="id") for row in rows]
         try:
             sequences = sequences_from(bodies)
         except InvalidInput as error:
             raise StoreError(
                 f"the plan {self.key.digest} holds a sequence that cannot be read: {error}"
             ) from error
-        bodies = [row for rows in self._rows(connection, CONFIGS, "body", by="id") for row in rows]
+        bodies = [row for rows in self._facts(connection, CONFIGS, by="id") for row in rows]
         configs = configs_from(bodies, sequences)
         if self._connection is not None and self._numbers is None:
             self._numbers = Numbers(sequences, configs)
             self._numbers.next_request = self._next_ordinal(connection, REQUESTS)
             self._numbers.next_span = self._next_ordinal(connection, SPANS)
             self._numbers.next_logged = self._next_ordinal(connection, LOGGED)
+            self._numbers.next_proof = self._next_ordinal(connection, PROOFS)
         return configs
 
     def _load_numbers(self) -> Numbers:
@@ -236,6 +350,12 @@ class SqlStore(Store):
         return 0 if last is None else last + 1
 
 
+_DELETE_NOTE = sa.delete(PROOFS).where(
+    PROOFS.c.plan == sa.bindparam("at_plan"),
+    PROOFS.c.kind == NOTE,
+    PROOFS.c.node == sa.bindparam("at_node"),
+    PROOFS.c.step == sa.bindparam("at_step"),
+)
 _DELETE_CHECKPOINT = sa.delete(CHECKPOINTS).where(
     CHECKPOINTS.c.plan == sa.bindparam("at_plan"),
     CHECKPOINTS.c.node == sa.bindparam("at_node"),

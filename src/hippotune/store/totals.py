@@ -1,4 +1,4 @@
-"""How much the plans of a store hold, counted by the database: nothing is read that is not told."""
+"""How much the plans of a store hold, counted by the database."""
 
 from __future__ import annotations
 

@@ -1,0 +1,164 @@
+"""Whether a store and its checkpoints are what was written, and what can be done where they are not.
+
+Looking changes nothing and disturbs no study. Repairing holds the lock of the plan concerned, and removes
+only what is damaged: it is then trained or measured again where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from hippotune.errors import CheckpointError, StoreError
+from hippotune.plan.facts import CheckpointDropped, CheckpointKept
+from hippotune.store.catalog import Catalog, PlanInfo
+from hippotune.store.files import CheckpointFiles
+from hippotune.store.rows import is_damaged
+from hippotune.store.schema import CONFIGS, FACTS, NODES, OF_A_PLAN, PLANS, SEQUENCES
+from hippotune.store.secret import LostKey
+from hippotune.store.sql import SqlStore
+
+_TREE = (SEQUENCES, CONFIGS, NODES)
+_BACKUP = "put a backup of the database back"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it was written; `remedy` is what was done about it, or what to do."""
+
+    what: str
+    remedy: str
+    is_repaired: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.remedy}"
+
+
+class Examination:
+    """Examines all plans of a store, and with `repair` removes what is damaged."""
+
+    def __init__(self, catalog: Catalog, repair: bool) -> None:
+        self._catalog = catalog
+        self._database = catalog.database
+        self._repair = repair
+        self.facts = 0
+        self.checkpoints = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is wrong, one thing after the other."""
+        broken = self._file_errors()
+        yield from broken
+        if broken:
+            return
+        yield from self._rows_without_plan()
+        for info in self._catalog.plans():
+            yield from self._plan(info)
+
+    def _file_errors(self) -> list[Finding]:
+        """Let the database look at its file itself."""
+        if not self._database.is_sqlite:
+            return []
+        with self._database.reading() as connection:
+            found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+        remedy = f"{_BACKUP}, or save what can be read with the .recover command of the program sqlite3"
+        return [] if found == ["ok"] else [Finding(f"{self._database.name}: {found[0]}", remedy)]
+
+    def _rows_without_plan(self) -> Iterator[Finding]:
+        for table in OF_A_PLAN:
+            orphans = table.c.plan.not_in(sa.select(PLANS.c.id))
+            with self._database.reading() as connection:
+                count = connection.execute(
+                    sa.select(sa.func.count()).select_from(table).where(orphans)
+                ).scalar_one()
+            if count:
+                what = f"{count} rows of {table.name} belong to no plan"
+                if self._repair:
+                    with self._database.changing() as connection:
+                        connection.execute(sa.delete(table).where(orphans))
+                yield self._finding(what)
+
+    def _finding(self, what: str) -> Finding:
+        if self._repair:
+            return Finding(what, "removed", is_repaired=True)
+        return Finding(what, "hippo doctor --repair removes it")
+
+    # One plan.
+
+    def _plan(self, info: PlanInfo) -> Iterator[Finding]:
+        name = f"the plan {info.key.digest} of {info.key.trainer}"
+        if info.digest != info.key.digest:
+            yield Finding(f"{name}: what it is known by ({info.digest}) was changed", _BACKUP)
+            return
+        try:
+            with closing(
+                self._catalog.plan(info.key) if self._repair else self._catalog.view(info.key)
+            ) as store:
+                trouble = list(self._rows_of(store, name))
+                yield from trouble
+                if all(finding.is_repaired for finding in trouble):
+                    yield from self._checkpoints_of(store, name)
+        except StoreError as error:
+            yield Finding(name, str(error))
+
+    def _rows_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
+        for table in FACTS:
+            query = sa.select(*table.c).where(table.c.plan == store.number)
+            with self._database.reading() as connection:
+                damaged = []
+                for row in connection.execute(query):
+                    self.facts += 1
+                    if is_damaged(tuple(row)):
+                        damaged.append(row)
+            for row in damaged:
+                what = f"{name}: a row of {table.name} is not what was written ({_shown(row)})"
+                if table in _TREE:
+                    yield Finding(what, f"all that was trained with it is lost with it: {_BACKUP}")
+                    continue
+                if self._repair:
+                    this = (table.c.plan == store.number, table.c.ordinal == row.ordinal)
+                    with self._database.changing() as connection:
+                        connection.execute(sa.delete(table).where(*this))
+                yield self._finding(what)
+
+    def _checkpoints_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
+        files = CheckpointFiles(self._catalog.checkpoint_folder(store.key))
+        try:
+            if files.directory.exists():
+                store.claim(files, look_only=True)
+            accepted, refused = store.sorted_checkpoints()
+        except LostKey as error:
+            if not self._repair:
+                yield Finding(name, str(error))
+                return
+            count = store.give_up_checkpoints(files)
+            yield Finding(f"{name}: the key of {count} checkpoints is lost", "they were given up", True)
+            return
+        for kept in refused:
+            what = f"{name}: a checkpoint at {_place(kept)} that this plan's own workers did not write"
+            yield self._dropped(store, files, kept, what)
+        for kept in accepted:
+            self.checkpoints += 1
+            try:
+                files.verify(kept.checkpoint)
+            except CheckpointError as error:
+                if self._repair or kept in store.checkpoints():  # or dropped meanwhile, by a study that runs
+                    yield self._dropped(store, files, kept, f"{name}, {_place(kept)}: {error}")
+
+    def _dropped(self, store: SqlStore, files: CheckpointFiles, kept: CheckpointKept, what: str) -> Finding:
+        if not self._repair:
+            return Finding(what, "it is trained again where it is needed; hippo doctor --repair forgets it")
+        store.write([CheckpointDropped(kept.position)])
+        files.delete(kept.checkpoint)
+        return Finding(what, "forgotten: it is trained again where it is needed", is_repaired=True)
+
+
+def _place(kept: CheckpointKept) -> str:
+    return f"node {kept.position.node}, step {kept.position.step}"
+
+
+def _shown(row: sa.Row[tuple[object, ...]]) -> str:
+    text = ", ".join(f"{name} {value}" for name, value in row._mapping.items() if value is not None)
+    return text if len(text) <= 200 else f"{text[:200]}…"

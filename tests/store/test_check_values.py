@@ -1,0 +1,116 @@
+"""One changed digit in the database is noticed, wherever it is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hippotune.errors import StoreError
+from hippotune.plan.facts import (
+    Fact,
+    FailureRecorded,
+    MetricsRecorded,
+    NodeAdded,
+    NumbersRecorded,
+    Position,
+    ProofRecorded,
+    RequestMade,
+    SpanRecorded,
+)
+from hippotune.sequences.config import Config
+from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.database import Database
+from hippotune.store.schema import FACTS
+from store.conftest import new_key
+
+KEY = new_key()
+CONFIG = Config({"lr": 0.1, "name": "a ü"})
+WRITTEN: list[Fact] = [
+    NodeAdded(0, None, 0, CONFIG),
+    MetricsRecorded(1, Position(0, 5), {"loss": 0.25}),
+    FailureRecorded(2, Position(0, 9), "no ü"),
+    RequestMade("a", 0, CONFIG, 5),
+    SpanRecorded(0, 0, 0, "train", 0, 5, 1, 2.5, 2, 0.1),
+    NumbersRecorded(0, (1, 2, 5), {"loss": (0.5, None, 0.1)}),
+    ProofRecorded("rehearsal", Position(0, 2), "exact", "ü 3", None, 2, 0.5),
+]
+
+
+@pytest.fixture
+def filled(catalog: Catalog) -> Catalog:
+    with closing(catalog.plan(KEY)) as store:
+        store.write(WRITTEN)
+    return catalog
+
+
+def everything(catalog: Catalog) -> list[Fact]:
+    view = catalog.view(KEY)
+    return [*view.read(), *view.spans(), *view.logged(0), *view.logged(7)]
+
+
+def test_what_was_written_is_read_again(filled: Catalog) -> None:
+    found = everything(filled)
+    assert len(found) == len(WRITTEN)
+    assert all(fact in found for fact in WRITTEN)
+
+
+def changes() -> list[tuple[str, str]]:
+    """Return every column of every table of facts that a digit can change in."""
+    numbers = {"parent", "metrics", "error", "kind", "steps", "check_value"}  # these may be NULL
+    return [
+        (table.name, column)
+        for table in FACTS
+        for column in (each.name for each in table.c)
+        if column not in numbers | {"plan", "salt"}
+    ]
+
+
+@pytest.mark.parametrize(("table", "column"), changes())
+def test_one_changed_digit_is_noticed(
+    filled: Catalog, home: Path, url: str | None, table: str, column: str
+) -> None:
+    database = Database.at(home / "plans.sqlite") if url is None else Database.by(url)
+    with database.changing() as connection:
+        value = connection.exec_driver_sql(f"SELECT {column} FROM {table} LIMIT 1").scalar_one()
+        changed = value + 1 if isinstance(value, int | float) else f"{value} "
+        update = sa.text(f"UPDATE {table} SET {column} = :changed")
+        if isinstance(value, int) and column in ("ordinal", "id", "node"):
+            update = sa.text(f"UPDATE {table} SET {column} = {column} + 7")
+        connection.execute(update, {"changed": changed} if ":changed" in str(update) else {})
+    database.close()
+    with pytest.raises(StoreError, match=rf"a row of {table} .* is not what was written: .*hippo doctor"):
+        everything(filled)
+
+
+def test_a_row_without_a_check_value_that_holds_no_json_is_told_too(
+    filled: Catalog, home: Path, url: str | None
+) -> None:
+    database = Database.at(home / "plans.sqlite") if url is None else Database.by(url)
+    with database.changing() as connection:
+        connection.execute(
+            sa.text("UPDATE hippo_results SET metrics = '{', check_value = NULL WHERE ordinal = 1")
+        )
+    database.close()
+    with pytest.raises(StoreError, match=r"text that is not what was written: .*hippo doctor"):
+        everything(filled)
+
+
+def test_a_store_without_check_values_is_read_and_those_that_are_written_have_them(
+    filled: Catalog, home: Path, url: str | None
+) -> None:
+    database = Database.at(home / "plans.sqlite") if url is None else Database.by(url)
+    with database.changing() as connection:
+        for table in FACTS:
+            connection.execute(sa.text(f"UPDATE {table.name} SET check_value = NULL"))
+    assert len(everything(filled)) == len(WRITTEN)
+    with open_store(home, url) as catalog, closing(catalog.plan(KEY)) as store:
+        store.write([MetricsRecorded(3, Position(0, 6), {"loss": 0.5})])
+    with database.reading() as connection:
+        checks = connection.exec_driver_sql(
+            "SELECT check_value FROM hippo_results ORDER BY ordinal"
+        ).scalars()
+        assert [check is None for check in checks] == [True, True, False]
+    database.close()
