@@ -16,6 +16,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# Tests start interpreters by the hundred: what these import is compiled once.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("hippo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hippo")

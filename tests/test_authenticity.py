@@ -14,6 +14,7 @@ import pytest
 
 from hippotune import Config
 from hippotune.cli.main import main
+from hippotune.errors import StoreError
 from hippotune.executors.base import Job
 from hippotune.executors.shipping import pack
 from hippotune.shell.runtime import checkpoint_folder
@@ -32,17 +33,23 @@ def change(home: Path, statement: str) -> int:
 
 
 def make_version_2(home: Path) -> None:
-    """Take from a database what later versions have added to it."""
+    """Take from a home what later versions have added to it."""
     added = {
         "hippo_checkpoints": ["keyed_check"],
-        "hippo_plans": ["data", "threads", "origin"],
+        "hippo_plans": ["data", "threads", "origin", "keyed_by"],
         "hippo_spans": ["seconds"],
+        "hippo_results": ["kind"],
     }
     for table, columns in added.items():
         for column in columns:
             change(home, f"ALTER TABLE {table} DROP COLUMN {column}")
-    change(home, "DROP TABLE hippo_logged")
+    for table in ("sequences", "configs", "nodes", "results", "requests", "spans"):
+        change(home, f"ALTER TABLE hippo_{table} DROP COLUMN check_value")
+    for table in ("logged", "store", "openings", "proofs"):
+        change(home, f"DROP TABLE hippo_{table}")
     change(home, "UPDATE hippo_schema SET version = 2")
+    for mark in home.glob("checkpoints/*/store.json"):
+        mark.unlink()
 
 
 def answers(home: Path) -> tuple[list[object], str, int]:
@@ -107,17 +114,19 @@ def test_a_planted_checkpoint_is_removed_unread(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def test_without_its_key_a_study_keeps_its_results_and_trains_its_checkpoints_again(tmp_path: Path) -> None:
+def test_without_its_key_a_study_is_refused_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     expected, _, _ = answers(home)
-    (home / FILE_NAME).unlink()
+    files = set((home / "checkpoints").rglob("node-*"))
+    away = (home / FILE_NAME).rename(tmp_path / "away")
     assert main(["show", "decays", "--home", str(home)]) == 0
     assert main(["ls", "--home", str(home)]) == 0
+    with pytest.raises(StoreError, match=r"is missing: .*Put the right key back"):
+        answers(home)
     assert not (home / FILE_NAME).exists()
-    found, told, _ = answers(home)
-    assert found == expected
-    assert told.startswith("not used: ")
-    assert answers(home)[1] == ""
+    assert set((home / "checkpoints").rglob("node-*")) == files
+    away.rename(home / FILE_NAME)
+    assert answers(home) == (expected, "", 0)
 
 
 def test_a_store_of_an_earlier_version_keeps_its_results_and_trains_its_checkpoints_again(
@@ -138,7 +147,7 @@ def test_the_key_reaches_no_worker(tmp_path: Path) -> None:
         key = (tmp_path / FILE_NAME).read_bytes()
         workers = [
             process
-            for process in psutil.Process().children()
+            for process in psutil.Process().children(recursive=True)
             if "hippotune.executors.worker" in process.cmdline()
         ]
         assert workers

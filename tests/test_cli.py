@@ -138,8 +138,8 @@ def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--deadline", "0"), "deadline is 0.0; expected seconds above 0"),
-        (("--deadline", "1999-01-01"), "which is over"),
+        (("--deadline", "0"), "deadline is 0.0; expected a timedelta, a datetime or seconds above 0"),
+        (("--deadline", "1999-01-01"), "which has passed"),
         (("--deadline", "soon"), "'soon' is no time; expected seconds or a moment"),
         (("--budget", "-1"), "budget is -1.0; expected worker-hours above 0"),
     ],
@@ -264,6 +264,29 @@ def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None
 def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path) -> None:
     lines = hippo(folder, "plan", "falling.py", "--no-tree").stdout.splitlines()
     assert lines[-3:] == ["merge rate if all trials had the same", "  scale  3.75", "  lr     3.00"]
+    assert lines[-8:-4] == [
+        "2 branches at step 0, where the first trials part; the largest",
+        "  scale 0.5  16 steps for 3 trials, 50% of all",
+        "  scale 1    16 steps for 3 trials, 50% of all",
+        "a further branch from there costs 10 steps, from step 8 2 steps",
+    ]
+
+
+def test_plan_advises_schedules_that_share_more(folder: Path) -> None:
+    ladder = """
+horizons = [100, 200, 400]
+asks = [({"lr": hippo.Warmup(10, hippo.Cosine(0.5, steps - 10)), "scale": 1}, steps) for steps in horizons]
+tuner = hippo.TrialList(asks, "height", "min")
+"""
+    (folder / "falling.py").write_text(STUDY + ladder)
+    shown = hippo(folder, "plan", "falling.py", "--no-tree").stdout
+    assert "of 100 to 400 steps each" in shown
+    assert "merge rate 1.03" in shown
+    title, advice = shown.splitlines()[-2:]
+    assert title == "merge rate with other schedules, all trials still different"
+    assert advice.strip() == (
+        "lr: a WSD that decays in its last tenth, not at once (now until 100, 200, 400)  1.64"
+    )
 
 
 def test_plan_leaves_out_what_is_done(folder: Path) -> None:

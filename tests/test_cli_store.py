@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
 from hippotune.history.history import find_study
 from hippotune.identity.key import PlanKey
+from hippotune.plan.plan import Plan
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
 from hippotune.study.report import Report
@@ -187,6 +189,46 @@ def test_show_of_a_trial_that_failed_tells_its_error(run: Run) -> None:
     assert lines[0] == "trial 1, failed: trained 2 of 5 steps"
     assert lines[-1] == "ValueError: a weight of 10 is too much"
     assert any(line.split()[:2] == ["height", "2"] for line in lines), "what came before it is shown"
+
+
+def test_retry_clears_what_one_trial_or_all_of_them_failed_with(run: Run, home: Path) -> None:
+    assert "next run: 1 trial\n" in run("retry", "heavy", "--trial", "1")
+    assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 1 unfinished, 1 failed")
+    assert "next run: 1 trial\n" in run("retry", "heavy")
+    assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 2 unfinished")
+    assert "nothing in study heavy has failed" in run("retry", "heavy")
+    report = trained("heavy", home, Asking(HEAVY, 5))
+    assert [trial.number for trial in report.failed] == [1, 2], "they were trained again"
+    assert report.work.steps_trained > 0
+
+
+def suspended(home: Path, name: str) -> None:
+    """Have the trial of a study suspended that failed first."""
+    with open_store(home) as catalog, closing(catalog.plan(find_study(catalog, name).key)) as store:
+        plan = Plan.replay(store.read())
+        node = next(node for node in plan.nodes if node.failure is not None)
+        cleared = plan.clear(node)
+        store.write([cleared, plan.fail(cleared.position, "the worker was lost\nmore of it", suspended=True)])
+
+
+def test_what_is_suspended_is_told_apart_from_what_failed_until_it_is_retried(run: Run, home: Path) -> None:
+    suspended(home, "heavy")
+    output = run("show", "heavy", "--no-tree")
+    assert figures(output)["trials"] == (3, "1 done, 1 failed, 1 suspended")
+    assert "suspended\n  trial 1: the worker was lost\n  to take these up again: hippo retry heavy" in output
+    with pytest.warns(RuntimeWarning, match=r"1 trial suspended \(1\), neither failed nor lost"):
+        report = trained("heavy", home, Asking(HEAVY, 5))
+    assert [trial.number for trial in report.suspended] == [1]
+    assert [trial.number for trial in report.failed] == [2]
+    assert "3 trials, 1 failed, 1 suspended" in str(report)
+    assert report.work.steps_trained == 0
+    run("retry", "heavy")
+    assert trained("heavy", home, Asking(HEAVY, 5)).suspended == []
+
+
+def test_a_study_that_is_being_trained_is_not_retried(run: Run, home: Path) -> None:
+    with study("heavy", home):
+        assert "is in use" in run("retry", "heavy", status=2)
 
 
 def test_show_of_a_trial_that_is_not_there_says_which_are(run: Run) -> None:
@@ -413,7 +455,7 @@ def test_gc_removes_plans_that_no_study_uses_any_more(run: Run, home: Path) -> N
     told = run("gc", "--plans", "--dry-run")
     assert re.search(rf"^{old.key.digest}  Falling  decays +1 +[\d.]+ k?B ", told, re.MULTILINE)
     assert f"would remove the plan {old.key.digest}" in told
-    assert "say --yes" in run("gc", "--plans", status=2)
+    assert "use --yes" in run("gc", "--plans", status=2)
     assert folder.is_dir()
 
     assert f"removed the plan {old.key.digest} of Falling" in run("gc", "--plans", "--yes")
@@ -444,12 +486,25 @@ def test_gc_asks_before_it_removes_plans(
 def test_gc_finishes_what_an_interrupted_one_began(run: Run, home: Path) -> None:
     with open_store(home) as catalog:
         (old,) = catalog.unused()
-        folder = checkpoint_folder(home, old.key)
-        aside = folder.with_name(folder.name + ".removed")
-        with catalog.removing(old.key):
-            folder.rename(aside)
-    assert f"removed {aside}" in run("gc")
-    assert not aside.exists()
+        catalog.remove(old.key)
+    folder = checkpoint_folder(home, old.key)
+    half = folder.with_name(f"{folder.name}.0123abcd.removed")
+    shutil.copytree(folder, half)
+    would, done = run("gc", "--dry-run"), run("gc")
+    assert f"would remove {folder}\n" in would
+    assert f"removed {folder}\n" in done
+    assert f"removed {half}\n" in done
+    assert not half.exists()
+    assert not folder.exists()
+
+
+def test_a_plan_that_is_begun_anew_takes_over_what_an_interrupted_gc_left_of_it(run: Run, home: Path) -> None:
+    with open_store(home) as catalog:
+        (old,) = catalog.unused()
+        catalog.remove(old.key)
+    report = trained("decays", home, Asking(DECAYS[:1], 2), version="0")
+    assert report.work.steps_trained == 2
+    assert "left alone" not in run("gc")
 
 
 def test_gc_leaves_the_checkpoints_of_other_stores_alone(run: Run, home: Path) -> None:

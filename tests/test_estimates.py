@@ -51,10 +51,11 @@ def stored(home: Path) -> hippo.Study:
 def test_alone_and_shared_on_any_number_of_workers(tmp_path: Path) -> None:
     one, many = estimate(study(tmp_path), TUNER, [1, 10], seconds_per_step=36.0)
     assert one.alone == Cost(400, pytest.approx(4.0), pytest.approx(4.0))
-    assert one.shared == Cost(280, pytest.approx(2.8), pytest.approx(2.8))
+    # Three steps of the first trial and two after branches are repeated, to prove that it resumes exactly.
+    assert one.shared == Cost(280, pytest.approx(2.85), pytest.approx(2.85))
     assert many.alone == Cost(400, pytest.approx(4.0), pytest.approx(1.0))
-    assert many.shared == Cost(280, pytest.approx(2.8), pytest.approx(1.0))
-    assert one.work_ratio == pytest.approx(400 / 280)
+    assert many.shared == Cost(280, pytest.approx(2.85), pytest.approx(1.0))
+    assert one.work_ratio == pytest.approx(400 / 285)
     assert many.time_ratio == pytest.approx(1.0)
 
 
@@ -72,7 +73,7 @@ def test_without_measurements_a_step_is_a_second_and_that_is_said(tmp_path: Path
 
 def test_seconds_per_step_can_be_a_function_of_values(tmp_path: Path) -> None:
     (row,) = estimate(study(tmp_path), TUNER, [1], lambda hp, width: 1.0 if hp["bs"] == 128 else 3.0)
-    assert row.shared.worker_hours == pytest.approx((140 * 1.0 + 140 * 3.0) / 3600)
+    assert row.shared.worker_hours == pytest.approx((140 * 1.0 + 140 * 3.0) / 3600, rel=0.02)
 
 
 def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Path) -> None:
@@ -95,9 +96,10 @@ def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Pa
     (row,) = estimate(real, TUNER, [1])
     assert row.alone.steps == 400
     assert row.alone.worker_hours == pytest.approx((200 * 2.0 + 200 * 6.0) / 3600, rel=0.02)
-    # Both flat learning rates are done; what falls at 60 starts from the checkpoints there.
+    # Both flat learning rates are done; what falls at 60 starts from the checkpoints there. Nothing was
+    # proved yet: two steps are trained for that, and three repeated.
     assert row.shared.steps == 80
-    assert row.shared.worker_hours == pytest.approx((40 * 2.0 + 40 * 6.0) / 3600, rel=0.02)
+    assert row.shared.worker_hours == pytest.approx((40 * 2.0 + 40 * 6.0 + 5 * 2.0) / 3600, rel=0.02)
     assert row.basis == "4 s a step, by bs, measured over 200 steps of the plan"
 
 
@@ -117,7 +119,7 @@ def test_a_width_policy_is_at_work_in_estimates_too(tmp_path: Path) -> None:
     (plain,) = estimate(study(tmp_path), long, [4], seconds_per_step=36.0)
     policy = hippo.Fluid(scaling={2: 1.8, 4: 3.0})
     (wide,) = estimate(study(tmp_path, width=policy), long, [4], seconds_per_step=36.0)
-    assert plain.shared == Cost(100, pytest.approx(1.0), pytest.approx(1.0))
+    assert plain.shared == Cost(100, pytest.approx(1.03), pytest.approx(1.0))
     assert wide.shared.steps == 100
     assert wide.shared.hours == pytest.approx(1 / 3.0, rel=0.1)
     assert wide.shared.worker_hours == pytest.approx(4 / 3.0, rel=0.1)

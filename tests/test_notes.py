@@ -13,6 +13,7 @@ import pytest
 import hippotune as hippo
 from executors.noisy import Noisy
 from executors.rig import CONFIG
+from hippotune.executors.worker.fresh_lease import FreshInterpreter
 from hippotune.executors.worker.runner import Inbox, Runner
 from hippotune.executors.worker.saver import Saver
 from hippotune.protocol.commands import RunLease, Segment
@@ -73,7 +74,8 @@ def test_a_worker_passes_on_what_its_session_notes(tmp_path: Path, fault: str) -
             inbox.put(None)
 
     inbox.put(lease)
-    Runner(session, files, saver, inbox, hear).serve()
+    fresh = FreshInterpreter(5, b"", tmp_path / "log")
+    Runner(session, files, saver, inbox, hear, fresh).serve()
     noted = [event for event in said if isinstance(event, WorkerNoted)]
     assert noted == [WorkerNoted(5, "the data is large"), WorkerNoted(5, "it should be prepared")]
     assert session.notes == []

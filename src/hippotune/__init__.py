@@ -22,13 +22,17 @@ _HOMES = {
     "hippotune.executors.ray.executor": ("Ray",),
     "hippotune.executors.simulated.executor": ("Simulated",),
     "hippotune.executors.simulated.metrics": ("Recorded",),
+    "hippotune.protocol.failures": ("Retries",),
     "hippotune.scheduling": ("Fluid",),
     "hippotune.sequences": (
+        "WSD",
+        "WSDS",
         "Config",
         "Constant",
         "Cosine",
         "CosineRestarts",
         "Cyclic",
+        "Decay",
         "Exponential",
         "Function",
         "InverseSqrt",
@@ -37,12 +41,13 @@ _HOMES = {
         "OneCycle",
         "Piecewise",
         "Polynomial",
+        "Power",
         "Step",
         "Table",
         "Warmup",
         "from_torch",
     ),
-    "hippotune.spaces": ("Choice", "Grid", "Int", "LogUniform", "Samples", "Uniform"),
+    "hippotune.spaces": ("Branches", "Choice", "Grid", "Int", "LogUniform", "Samples", "Uniform"),
     "hippotune.study.study": ("Study",),
     "hippotune.study.together": ("tune_together",),
     "hippotune.trainers": ("Loader", "TorchTrainer", "Trainer"),
@@ -59,6 +64,7 @@ _HOMES = {
         "OptunaSearch",
         "RandomSearch",
         "SuccessiveHalving",
+        "TrialList",
     ),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -83,12 +89,16 @@ if TYPE_CHECKING:
     from hippotune.executors.ray.executor import Ray as Ray
     from hippotune.executors.simulated.executor import Simulated as Simulated
     from hippotune.executors.simulated.metrics import Recorded as Recorded
+    from hippotune.protocol.failures import Retries as Retries
     from hippotune.scheduling import Fluid as Fluid
+    from hippotune.sequences import WSD as WSD
+    from hippotune.sequences import WSDS as WSDS
     from hippotune.sequences import Config as Config
     from hippotune.sequences import Constant as Constant
     from hippotune.sequences import Cosine as Cosine
     from hippotune.sequences import CosineRestarts as CosineRestarts
     from hippotune.sequences import Cyclic as Cyclic
+    from hippotune.sequences import Decay as Decay
     from hippotune.sequences import Exponential as Exponential
     from hippotune.sequences import Function as Function
     from hippotune.sequences import InverseSqrt as InverseSqrt
@@ -97,10 +107,12 @@ if TYPE_CHECKING:
     from hippotune.sequences import OneCycle as OneCycle
     from hippotune.sequences import Piecewise as Piecewise
     from hippotune.sequences import Polynomial as Polynomial
+    from hippotune.sequences import Power as Power
     from hippotune.sequences import Step as Step
     from hippotune.sequences import Table as Table
     from hippotune.sequences import Warmup as Warmup
     from hippotune.sequences import from_torch as from_torch
+    from hippotune.spaces import Branches as Branches
     from hippotune.spaces import Choice as Choice
     from hippotune.spaces import Grid as Grid
     from hippotune.spaces import Int as Int
@@ -124,6 +136,7 @@ if TYPE_CHECKING:
     from hippotune.tuners import OptunaSearch as OptunaSearch
     from hippotune.tuners import RandomSearch as RandomSearch
     from hippotune.tuners import SuccessiveHalving as SuccessiveHalving
+    from hippotune.tuners import TrialList as TrialList
 
 
 def __getattr__(name: str) -> Any:

@@ -133,12 +133,13 @@ def test_a_deadline_that_is_far_away_changes_no_result(make: Any) -> None:
 
 
 def test_nothing_is_waited_for_when_nothing_can_be_heard_in_time() -> None:
-    report = tuned(GridSearch(numbered(5), "score", "max", 10), deadline=39)
-    assert [trial.step for trial in report.trials] == [10, 10, 10, 0, 0]
+    report = tuned(GridSearch(numbered(5), "score", "max", 10), deadline=42)
+    # The first trial was stopped to be rehearsed; what is left of it is shorter than the others.
+    assert [trial.step for trial in report.trials] == [0, 10, 10, 10, 0]
     assert report.ended_by == "deadline"
-    assert report.work.wall_seconds == 30
-    assert report.work.steps_trained == 30
-    assert [trial.number for trial in report.cut] == [3, 4]
+    assert report.work.wall_seconds == 36
+    assert (report.work.steps_trained, report.work.proof_steps) == (33, 3)
+    assert [trial.number for trial in report.cut] == [0, 4]
 
 
 @pytest.mark.parametrize("step", [0.1, 1 / 3, 1.0, 7.7])
@@ -146,14 +147,14 @@ def test_what_comes_exactly_at_the_deadline_counts(step: float) -> None:
     executor = Simulated(1, seconds_per_step=step, metrics=level)
     with Study("exact", Idle, executor=executor) as study:
         report = study.tune(
-            GridSearch(numbered(5), "score", "max", 3), deadline=3 * (3 * step), progress=False
-        )
+            GridSearch(numbered(5), "score", "max", 3), deadline=(3 * 3 + 3) * step, progress=False
+        )  # three steps of the first trial are repeated
     assert [trial.step for trial in report.trials] == [3, 3, 3, 0, 0]
     assert report.best.number == 2
 
 
 def test_a_tuner_that_ends_exactly_at_its_deadline_was_not_cut() -> None:
-    report = tuned(GridSearch(numbered(3), "score", "max", 10), deadline=30)
+    report = tuned(GridSearch(numbered(3), "score", "max", 10), deadline=33)
     assert report.best.number == 2
     assert not report.cut
 
@@ -224,7 +225,7 @@ def test_one_study_may_have_a_limit_and_another_none() -> None:
 
     with hurried, patient:
         patient_grid = Patient(numbered(6), "score", "max", 20)
-        first = hurried.tune(GridSearch(numbered(6), "score", "max", 10), deadline=12, progress=False)
+        first = hurried.tune(GridSearch(numbered(6), "score", "max", 10), deadline=16, progress=False)
         second = patient.tune(patient_grid, progress=False)
     assert first.ended_by == "deadline"
     assert second.ended_by is None
@@ -315,6 +316,7 @@ import hippotune as hippo
 from study.walkers import Walker
 
 home, mark = Path(sys.argv[1]), Path(sys.argv[2])
+mark.with_name("engine").write_text(str(os.getpid()))
 
 class Assassin(Walker):
     def train(self):
@@ -323,7 +325,7 @@ class Assassin(Walker):
         mark = Path(self.settings["mark"])
         if self.steps == 60 and not mark.exists():
             mark.touch()
-            os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(int(mark.with_name("engine").read_text()), signal.SIGKILL)
 
 tuner = hippo.HyperSched({"lr": [0.1, 0.2, 0.3], "bs": [16]}, "loss", "min", 5, 80, 2)
 executor = hippo.Local(workers=1)
@@ -342,3 +344,44 @@ def test_a_study_with_a_deadline_that_was_killed_goes_on(tmp_path: Path) -> None
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert again.stdout.split() == ["None", "True", "True"], again.stderr
+
+
+CLOCK_SET = """
+    import sys, time
+
+    real, ahead = time.time, 0.0
+    time.time = lambda: real() + ahead
+
+    import hippotune as hippo
+
+    class Steps(hippo.Trainer):
+        def build(self):
+            self.n = 0
+        def setup(self, hp):
+            self.lr = hp["lr"]
+        def train(self):
+            self.n += 1
+        def evaluate(self):
+            return {"n": self.n}
+
+    class Setting(hippo.tuners.Tuner):
+        metric, mode = "n", "max"
+        async def run(self, trials):
+            global ahead
+            for step, jump in ((1, 86_400.0), (2, -86_400.0), (3, 0.0)):
+                await trials.all(trials.submit(hippo.tuners.TrialGroup.of([hippo.Config({"lr": 0.1})], step)))
+                ahead = jump
+
+    with hippo.Study("clock", Steps, home=sys.argv[1], executor=hippo.Local(workers=1)) as study:
+        report = study.tune(Setting(), deadline=3600, progress=False)
+        print(report.ended_by, report.trials[-1].step, 0 <= report.work.wall_seconds < 3600)
+"""
+
+
+def test_a_machine_whose_clock_is_set_changes_no_deadline(tmp_path: Path) -> None:
+    script = tmp_path / "clock.py"
+    script.write_text(textwrap.dedent(CLOCK_SET))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), str(tmp_path / "home")]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.stdout.split() == ["None", "3", "True"], ran.stderr

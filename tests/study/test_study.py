@@ -22,6 +22,8 @@ from hippotune import (
     Study,
     TrainerError,
 )
+from hippotune.history.history import find_study, read_study
+from hippotune.store.catalog import open_store
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -46,9 +48,9 @@ class Forgetful(Walker):
         self.bs = 16
 
 
-class SometimesNaN(Walker):
+class Diverges(Walker):
     def evaluate(self) -> Mapping[str, float]:
-        return {"loss": math.nan if self.lr == 0.1 else 1.0}
+        return {"loss": {0.1: math.nan, 0.2: math.inf, 0.3: -math.inf}.get(self.lr, self.lr)}
 
 
 class Explodes(Walker):
@@ -101,7 +103,7 @@ def test_hyper_parameters_and_metrics_of_one_name_have_columns_of_their_own(tmp_
 def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         report = study.tune(grid(), progress=False)
-    spans = report._trace.spans
+    spans = [span for span in report._trace.spans if span.kind == "train"]
     seconds, steps = sum(span.seconds or 0 for span in spans), sum(span.last - span.first for span in spans)
     assert steps == report.work.steps_trained
     with study_of(Walker, tmp_path) as again:
@@ -118,12 +120,30 @@ def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> No
     assert not report._trace.spans
     figure = report.plot_timeline()
     drawn = dict(zip(figure.data[1].text, figure.data[1].customdata, strict=True))
-    assert sorted(drawn) == ["0–8", "1–8", "4–8"]
+    assert sorted(filter(None, drawn)) == ["0–8", "1–8", "4–8"]  # proofs have no label
     assert "as recorded" in figure.layout.title.text
 
 
 def simulated(name: str, home: Path, **options: Any) -> Study:
     return Study(name, Walker, home=home, executor=Simulated(2, **options))
+
+
+def test_a_study_that_printed_nothing_leaves_no_log(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+    (logs,) = tmp_path.glob("checkpoints/*/logs")
+    assert not list(logs.iterdir())
+
+
+def test_steps_beyond_what_32_bits_count(tmp_path: Path) -> None:
+    far = 2**31
+    space = {"lr": [MultiStep(0.1, [far - 5], 0.1), MultiStep(0.1, [far + 5], 0.1)], "bs": [16]}
+    with simulated("far", tmp_path) as study:
+        report = study.tune(grid(space, steps=far + 10), progress=False)
+    assert [list(trial.metrics) for trial in report.trials] == [[far + 10]] * 2
+    assert report.work.steps_trained == far + 10 + 15
+    with simulated("further", tmp_path) as study, pytest.raises(InvalidInput, match=r"below 2\*\*63"):
+        study.eval({"lr": 0.1, "bs": 16}, 2**63)
 
 
 def test_studies_in_virtual_time_share_where_real_ones_would(tmp_path: Path) -> None:
@@ -157,7 +177,7 @@ def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         metrics = study.eval({"lr": 0.1, "bs": 16}, 5)
         assert study.eval(Config({"lr": Exponential(0.1, 1.0), "bs": 16}), 5) == metrics
-        with pytest.raises(InvalidInput, match="step 0"):
+        with pytest.raises(InvalidInput, match="step is 0"):
             study.eval({"lr": 0.1, "bs": 16}, 0)
 
 
@@ -203,12 +223,24 @@ def test_a_trial_that_raises_fails_with_the_users_traceback_and_others_go_on(tmp
     assert report.best.metrics["loss"] > 0
 
 
-def test_nan_is_a_result_and_the_worst(tmp_path: Path) -> None:
-    with study_of(SometimesNaN, tmp_path) as study:
-        report = study.tune(grid({"lr": [0.1, 0.2], "bs": [16]}), progress=False)
-    assert report.best.config["lr"].value(0) == 0.2
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_nan_and_infinities_are_results_and_the_worst_wherever_results_are_ranked(
+    mode: str, tmp_path: Path
+) -> None:
+    space = {"lr": [0.1, 0.2, 0.3, 0.4], "bs": [16]}
+    with study_of(Diverges, tmp_path) as study:
+        report = study.tune(GridSearch(space, metric="loss", mode=mode, max_steps=8), progress=False)
+        theirs = study.to_optuna()
+    assert [trial.metrics[8]["loss"] for trial in report.trials[1:]] == [math.inf, -math.inf, 0.4]
     assert math.isnan(report.trials[0].metrics[8]["loss"])
     assert not report.failed
+    assert report.best.number == 3
+    assert theirs.best_trial.number == 3
+    with open_store(tmp_path, create=False) as catalog:
+        history = read_study(catalog, find_study(catalog, study.name))
+        best = history.best("loss", report.mode)
+        assert best is not None
+        assert best.trial.number == history.ranked("loss", report.mode)[0].number == 3
 
 
 @pytest.mark.parametrize(

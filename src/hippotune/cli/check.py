@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from itertools import islice
 
 from hippotune.cli.command import Commands, add_command, add_file, whole_number
@@ -85,14 +86,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _config(script: Script, number: int) -> Config:
     from hippotune.tuners.space_tuner import SpaceTuner
+    from hippotune.tuners.trial_list import TrialList
 
     tuner = script.tuner
-    if not isinstance(tuner, SpaceTuner):
+    if not isinstance(tuner, SpaceTuner | TrialList):
         raise InvalidInput(
             f"`tuner` in {script.path} is of the kind {type(tuner).__name__}, which has no space to take a "
             "trial from; hippo.testing.check_exact(Trainer, config, steps=4) checks any config"
         )
-    configs = tuner.configs() if tuner.trials is not None else tuner.space.configs()
+    if isinstance(tuner, SpaceTuner) and tuner.trials is None:
+        configs: Iterable[Config] = tuner.space.configs()  # may be many: they are not listed for one of them
+    else:
+        configs = tuner.configs()
     config = next(islice(configs, number, None), None) if number >= 0 else None
     if config is None:
         raise InvalidInput(

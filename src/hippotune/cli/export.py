@@ -27,7 +27,7 @@ the columns:
   study, trial, step   which result it is
   config.NAME          a hyper-parameter: a constant's value, or the sequence as written in Python
   NAME                 a metric, or nothing where it was not measured (metric.NAME if NAME is taken)
-  error                why the trial failed
+  error                why the trial failed, or is suspended
 
 with --logged:
   study, trial, step   a step on the trial's way, those that it shares with others included

@@ -1,14 +1,20 @@
 """``hippo gc``: remove what no plan knows, and plans that no study uses.
 
 Files are removed only while the lock of their plan is held, so that nothing is taken from a study that is
-being trained. A folder of checkpoints that belongs to no plan of the store is told and left alone: another
-store, whose locks are not seen here, may use the same home.
+being trained, and only from folders that the store knows as its own, as when a study is opened. A folder
+that belongs to no plan of the store is told and left alone: another store, whose locks are not seen here, may
+use the same home.
+
+A plan is first forgotten in the store, then its folder is removed: a folder that carries the store's mark and
+has no plan is left over, and is removed the next time.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,13 +25,14 @@ from typing import TYPE_CHECKING
 from hippotune.cli.columns import aligned, moment
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, home_of, open_catalog
-from hippotune.errors import InvalidInput
+from hippotune.errors import InvalidInput, StoreError
 from hippotune.sizes import format_bytes
 from hippotune.view import short
 
 if TYPE_CHECKING:
     from hippotune.identity.key import PlanKey
     from hippotune.store.catalog import Catalog, PlanInfo
+    from hippotune.store.claim import SetAside
 
 _DESCRIPTION = """\
 Remove checkpoint files that no plan knows, and temporary files that killed processes left behind.
@@ -40,7 +47,7 @@ examples:
   hippo gc --plans --yes        the same without asking"""
 
 _HEADS = ("plan", "trainer", "studies", "results", "checkpoints", "last used")
-_SET_ASIDE = ".removed"
+_LEFT_OVER = ".removed"
 
 
 def add_to(commands: Commands) -> None:
@@ -78,12 +85,9 @@ class Cleaning:
 
     def lines(self, plans: bool, ask: bool) -> Iterator[str]:
         """Remove one thing after the other, and tell it."""
-        for folder in self._folders(_SET_ASIDE):  # of plans that are gone
-            if not self._dry_run:
-                shutil.rmtree(folder)
-            yield f"{self._done} {folder}"
         if plans:
             yield from self._remove_plans(ask)
+        yield from self._remove_leftovers()
         for info in self._catalog.plans():
             yield from self._remove_strays(info.key)
         yield from self._unknown()
@@ -112,46 +116,62 @@ class Cleaning:
             yield info.key.digest, info.key.trainer, names, f"{holds.results:,}", size, moment(used)
 
     def _remove_plan(self, key: PlanKey) -> str:
-        from hippotune.shell.runtime import checkpoint_folder
-        from hippotune.store.lock import PlanInUse
-
-        folder = checkpoint_folder(self._home, key)
-        aside = folder.with_name(folder.name + _SET_ASIDE)
+        """Remove what is known of a plan. Its files, by which the store knows its own, are then leftovers."""
         try:
-            if self._dry_run:
-                self._catalog.plan(key).close()
-            else:
-                with self._catalog.removing(key):
-                    if folder.is_dir():  # in one go: a plan has all of its checkpoints, or is gone
-                        folder.rename(aside)
-        except PlanInUse as error:
+            self._claimed(key)
+            if not self._dry_run:
+                self._catalog.remove(key)
+        except StoreError as error:
             return f"left alone: {error}"
-        except BaseException:
-            if aside.is_dir():
-                aside.rename(folder)
-            raise
-        shutil.rmtree(aside, ignore_errors=True)
         return f"{self._done} the plan {key.digest} of {key.trainer}"
+
+    def _claimed(self, key: PlanKey) -> tuple[dict[str, int], SetAside | None]:
+        """Remove what a plan does not know from its folder; return that, and what was set aside."""
+        from hippotune.shell.runtime import checkpoint_folder
+        from hippotune.store.files import CheckpointFiles
+
+        files = CheckpointFiles(checkpoint_folder(self._home, key))
+        with closing(self._catalog.plan(key)) as store:
+            if not os.path.lexists(files.directory):
+                return {}, None
+            aside = store.claim(files, look_only=self._dry_run)
+            known = {fact.checkpoint.name for fact in store.checkpoints()}
+            strays = {} if aside is not None and self._dry_run else files.strays(known)
+            if not self._dry_run:
+                files.sweep(known)
+            return strays, aside
 
     # Files.
 
-    def _remove_strays(self, key: PlanKey) -> Iterator[str]:
-        from hippotune.shell.runtime import checkpoint_folder
-        from hippotune.store.files import CheckpointFiles
-        from hippotune.store.lock import PlanInUse
+    def _remove_leftovers(self) -> Iterator[str]:
+        """Remove the folders of plans that were removed, now or by a `gc` that was killed."""
+        half_removed = [*self._folders(rf"(\.[0-9a-f]{{8}})?{re.escape(_LEFT_OVER)}")]
+        for folder in self._folders(""):
+            aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{_LEFT_OVER}")
+            with self._catalog.without_plan(folder) as is_left_over:
+                if is_left_over and not self._dry_run:
+                    folder.rename(aside)  # in one go: whoever begins the plan anew finds nothing of it
+            if is_left_over:
+                yield self._remove(folder, aside)
+        for folder in half_removed:
+            yield self._remove(folder, folder)
 
-        files = CheckpointFiles(checkpoint_folder(self._home, key))
-        if not files.directory.is_dir():
-            return
+    def _remove(self, folder: Path, now_at: Path) -> str:
+        from hippotune.store.files import explained
+
+        if not self._dry_run:
+            with explained(now_at):
+                shutil.rmtree(now_at)
+        return f"{self._done} {folder}"
+
+    def _remove_strays(self, key: PlanKey) -> Iterator[str]:
         try:
-            with closing(self._catalog.plan(key)) as store:
-                known = {fact.checkpoint.name for fact in store.checkpoints()}
-                strays = files.strays(known)
-                if not self._dry_run:
-                    files.sweep(known)
-        except PlanInUse as error:
+            strays, aside = self._claimed(key)
+        except StoreError as error:
             yield f"left alone: {error}"
             return
+        if aside is not None:
+            yield str(aside)
         if strays:
             count, size = short.plural(len(strays), "file"), format_bytes(sum(strays.values()))
             yield f"{self._done} {count} that the plan {key.digest} of {key.trainer} does not know, {size}"
@@ -159,19 +179,19 @@ class Cleaning:
     def _unknown(self) -> Iterator[str]:
         """Name the folders of checkpoints that belong to no plan of the store."""
         known = {info.key.digest for info in self._catalog.plans()}
-        for folder in self._folders(""):
+        for folder in self._folders(r"(\.unknown-.*)?"):
             if folder.name not in known:
-                size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+                size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
                 yield (
                     f"left alone: {folder} ({format_bytes(size)}) belongs to no plan of this store; "
                     "if no other store has this home, it can be removed by hand"
                 )
 
     def _folders(self, ending: str) -> Iterator[Path]:
-        """Yield the folders below the home that are named after a plan, with something behind it."""
-        name = re.compile("[0-9a-f]{16}" + re.escape(ending))
+        """Yield the folders, not links, that are named after a plan, with something behind it."""
+        name = re.compile("[0-9a-f]{16}" + ending)
         for path in sorted((self._home / "checkpoints").glob("*/")):
-            if name.fullmatch(path.name):
+            if name.fullmatch(path.name) and not path.is_symlink():
                 yield path
 
 
@@ -179,6 +199,7 @@ def _agreed() -> bool:
     """Ask whether plans may be removed."""
     if not sys.stdin.isatty():
         raise InvalidInput(
-            "nobody can be asked here whether to remove plans; say --yes, or --dry-run to look"
+            "removing plans needs a confirmation, and there is no terminal to ask on; "
+            "use --yes, or --dry-run to look"
         )
     return input("Remove these plans, with all their results and checkpoints? [y/N] ").strip().lower() == "y"

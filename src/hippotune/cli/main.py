@@ -1,6 +1,6 @@
 """The command ``hippo``: finds the command that is meant, and says what went wrong in words for a person.
 
-Exit status: 0 done; 1 the user's own code raised, a check has found something, or nobody reads the output;
+Exit status: 0 done; 1 the user's own code raised, a check has found something, or the output was closed;
 2 the request cannot be met, as the message says; 130 stopped by Ctrl-C.
 """
 
@@ -16,7 +16,7 @@ import hippotune as hippo
 from hippotune.cli.script import ScriptError
 from hippotune.errors import HippoError, TrainerError
 
-COMMANDS = ("run", "plan", "check", "ls", "show", "export", "gc")
+COMMANDS = ("run", "plan", "check", "ls", "show", "export", "retry", "gc", "doctor", "backup")
 """The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
@@ -32,6 +32,7 @@ examples:
   hippo run digits.py          train; after an interruption, the same command goes on
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them
+  hippo retry digits           have what failed or is suspended in it tried again
   hippo run --help             all about one command"""
 
 
@@ -58,9 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hippo: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("hippo: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read the output has seen enough. What is still buffered must not fail again at exit.
+        # The reader has closed the pipe. What is still buffered must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hippotune.cli.command import Commands, add_command, add_file, whole_number
@@ -12,10 +12,11 @@ from hippotune.errors import InvalidInput, StoreError
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences.config import Config
+from hippotune.spaces.advice import advise
 from hippotune.spaces.sharing import sharing
 from hippotune.stages.tree import StageTree, stage_tree
 from hippotune.study.study import Study
-from hippotune.tuners import BOHB, PBT, OptunaSearch, Tuner
+from hippotune.tuners import BOHB, PBT, OptunaSearch, TrialList, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
 from hippotune.view import short
 
@@ -23,9 +24,10 @@ _DESCRIPTION = """\
 Show what the study that FILE defines would share and what it would cost. Nothing is trained,
 no worker is started and no file is written.
 
-Every trial is taken at its full length, as if none were stopped early. What the study's plan
-holds already, from earlier runs or from other studies of the same trainer, is left out of the
-steps that are left."""
+Every trial is taken at its full length, as if none were stopped early. Where other schedules
+would share noticeably more, they are named with the merge rate that they give. What the study's
+plan holds already, from earlier runs or from other studies of the same trainer, is left out of
+the steps that are left."""
 
 _EXAMPLES = """\
 in the tree:
@@ -43,6 +45,7 @@ examples:
 
 _MOST_COMPARED = 20_000
 """Configs times hyper-parameters up to which the cost in sharing of each hyper-parameter is worked out."""
+_MOST_BRANCHES = 3
 
 
 def add_to(commands: Commands) -> None:
@@ -60,7 +63,7 @@ def add_to(commands: Commands) -> None:
         "--workers",
         metavar="N,N,…",
         type=_numbers,
-        help="predict worker-hours and hours to the end on so many workers, shared and unshared, by running "
+        help="predict worker-hours and hours to the end on N workers, shared and unshared, by running "
         "the tuner in virtual time",
     )
     parser.add_argument(
@@ -79,7 +82,7 @@ def add_to(commands: Commands) -> None:
         "--depth",
         metavar="N",
         type=whole_number,
-        help="draw so many levels of branches in full (default: as much as fits into a screen)",
+        help="draw this many levels of branches in full (default: as much as fits into a screen)",
     )
 
 
@@ -149,8 +152,7 @@ class Outlook:
     """What a study is up to: all of its trials at their full length."""
 
     script: Script
-    configs: list[Config]
-    steps: int
+    asks: list[tuple[Config, int]]
     unique: int
     left: StageTree
     tree: StageTree
@@ -160,37 +162,49 @@ class Outlook:
     def of(cls, script: Script, steps: int | None) -> Outlook:
         """Place all trials in the plan, in memory."""
         study, tuner = script.study, script.tuner
-        if not isinstance(tuner, SpaceTuner) or isinstance(tuner, PBT):
+        if not isinstance(tuner, SpaceTuner | TrialList) or isinstance(tuner, PBT):
             raise InvalidInput(
                 f"`tuner` in {script.path} is of the kind {type(tuner).__name__}, which makes up configs "
                 "as it goes; hippo plan needs one that starts from the configs of a space, such as hippo.ASHA"
             )
-        length = tuner.max_steps if steps is None else steps
-        configs = tuner.configs()
+        asks = [(study._completion(config), steps or length) for config, length in tuner.asks()]
         known = Known.of(study)
         afresh = not known.plan.nodes
-        asks = [
+        placed = [
             (known.plan.place(config, length, "" if study.share else str(number))[0], length)
-            for number, config in enumerate(configs)
+            for number, (config, length) in enumerate(asks)
         ]
-        tree = stage_tree(asks, scratch=True)
-        left = tree if afresh else stage_tree(ask for ask in asks if not _is_settled(known.plan, *ask))
-        return cls(script, configs, length, unique_steps(asks), left, tree, known)
+        tree = stage_tree(placed, scratch=True)
+        left = tree if afresh else stage_tree(ask for ask in placed if not _is_settled(known.plan, *ask))
+        return cls(script, asks, unique_steps(placed), left, tree, known)
+
+    @property
+    def steps(self) -> int:
+        """How many steps are asked for, with nothing shared."""
+        return sum(length for _, length in self.asks)
+
+    @property
+    def merge_rate(self) -> float:
+        """Steps without sharing for every step with it."""
+        return self.steps / self.unique
 
     def lines(self) -> Iterator[str]:
         """Yield the figures."""
-        study, asked = self.script.study, len(self.configs) * self.steps
+        study, lengths = self.script.study, sorted({length for _, length in self.asks})
         yield f"study {study.name} in {self.script.path}, {type(self.script.tuner).__name__}"
         yield ""
-        yield _figure("trials", len(self.configs), f"of {short.plural(self.steps, 'step')} each")
-        yield _figure("steps asked", asked)
+        each = f"{lengths[0]:,} to {short.plural(lengths[-1], 'step')}" if lengths[1:] else None
+        yield _figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")
+        yield _figure("steps asked", self.steps)
         remark = "" if study.share else ": the study does not share"
-        yield _figure("unique steps", self.unique, f"merge rate {asked / self.unique:.2f}{remark}")
+        yield _figure("unique steps", self.unique, f"merge rate {self.merge_rate:.2f}{remark}")
         yield from self._remainder()
         if _learns(self.script.tuner):
             yield ""
             yield "The tuner proposes configs by what it learns; these were drawn from its space at random."
-        yield from self._costs()
+        if study.share:
+            yield from self._branches()
+            yield from self._costs()
 
     def _remainder(self) -> Iterator[str]:
         left, chain = self.left.steps, self.left.longest_chain
@@ -206,20 +220,38 @@ class Outlook:
             time = short.roughly(pace * max(chain, left / workers))
             yield f"  about {time} on {short.plural(workers, 'worker')}, at {pace:.3g} s a step"
 
-    def _costs(self) -> Iterator[str]:
-        """Say which hyper-parameter stands in the way of more sharing."""
-        names = {name for config in self.configs for name in config.names}
-        if not self.script.study.share or not 1 < len(names) * len(self.configs) <= _MOST_COMPARED:
+    def _branches(self) -> Iterator[str]:
+        """Say which branches cost most, and what a further one would cost."""
+        from hippotune.view.tree import stretches, told_apart
+
+        siblings = stretches(self.tree)
+        while len(siblings) == 1:
+            siblings = siblings[0].below
+        if not siblings:
             return
-        rates = sharing(self.configs, self.steps)
-        rate = len(self.configs) * self.steps / self.unique
-        rates = {name: without for name, without in rates.items() if without > rate * 1.005}
-        if rates:
-            yield ""
-            yield "merge rate if all trials had the same"
-            width = max(map(len, rates))
-            for name, without in rates.items():
-                yield f"  {name:<{width}}  {without:,.2f}"
+        at, last = siblings[0].start, max(each.last for each in siblings)
+        largest = sorted(siblings, key=lambda each: -each.steps)[:_MOST_BRANCHES]
+        labels = told_apart(largest, siblings)
+        width = max(map(len, labels))
+        yield ""
+        yield f"{len(siblings):,} branches at step {at:,}, where the first trials part; the largest"
+        for stretch, label in zip(largest, labels, strict=True):
+            steps, trials = short.plural(stretch.steps, "step"), short.plural(stretch.trials, "trial")
+            yield f"  {label:<{width}}  {steps} for {trials}, {stretch.steps / self.unique:.0%} of all"
+        forks = [stage.end for stage in self.tree.stages() if len(stage.below) > 1]
+        latest = max(forks, default=at)
+        later = f", from step {latest:,} {short.plural(last - latest, 'step')}" if latest > at else ""
+        yield f"a further branch from there costs {short.plural(last - at, 'step')}{later}"
+
+    def _costs(self) -> Iterator[str]:
+        """Say which hyper-parameter stands in the way of more sharing, and what would help."""
+        names = {name for config, _ in self.asks for name in config.names}
+        if not 1 < len(names) * len(self.asks) <= _MOST_COMPARED:
+            return
+        rates = sharing([config for config, _ in self.asks], [length for _, length in self.asks])
+        rates = {name: without for name, without in rates.items() if without > self.merge_rate * 1.005}
+        yield from _table("merge rate if all trials had the same", rates.items())
+        yield from _table("merge rate with other schedules, all trials still different", advise(self.asks))
 
 
 def _is_settled(plan: Plan, node: Node, step: int) -> bool:
@@ -230,6 +262,16 @@ def _is_settled(plan: Plan, node: Node, step: int) -> bool:
 def _learns(tuner: Tuner) -> bool:
     """Whether the tuner's configs depend on results."""
     return isinstance(tuner, BOHB | OptunaSearch) or getattr(tuner, "sampler", None) is not None
+
+
+def _table(title: str, rates: Iterable[tuple[str, float]]) -> Iterator[str]:
+    rows = list(rates)
+    if rows:
+        yield ""
+        yield title
+        width = max(len(name) for name, _ in rows)
+        for name, rate in rows:
+            yield f"  {name:<{width}}  {rate:,.2f}"
 
 
 def _figure(name: str, number: int, remark: str = "") -> str:

@@ -51,9 +51,9 @@ def add_to(commands: Commands) -> None:
         "--deadline",
         type=_deadline,
         metavar="WHEN",
-        help="end after so many seconds, or at a time: 3600, 17:00, 2030-01-31T17:00",
+        help="end after this many seconds, or at a time: 3600, 17:00, 2030-01-31T17:00",
     )
-    parser.add_argument("--budget", type=float, metavar="HOURS", help="end after so many worker-hours")
+    parser.add_argument("--budget", type=float, metavar="HOURS", help="end after this many worker-hours")
 
 
 def _deadline(text: str) -> float | datetime:
@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
             script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
         )
     except KeyboardInterrupt:
-        print(f"to go on: hippo run {shlex.quote(str(script.path))}", file=sys.stderr)
+        kept = f"everything is kept in {script.study.home}"
+        print(f"stopped; {kept}: to go on: hippo run {shlex.quote(str(script.path))}", file=sys.stderr)
         return 130
     finally:
         script.study.close()
@@ -89,9 +90,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_failures(report: Report) -> int:
-    """Show why trials failed, by the first of them; that all of them did is the exit status too."""
+    """Show why trials failed, by the first of them; that none has come to anything is the exit status too."""
     failed = report.failed
     if failed:
         others = f" (the first of {len(failed)})" if len(failed) > 1 else ""
         print(f"\ntrial {failed[0].number} failed{others}:\n{failed[0].error}", file=sys.stderr)
-    return 1 if failed and len(failed) == len(report.trials) else 0
+    return 1 if report.trials and all(trial.error is not None for trial in report.trials) else 0

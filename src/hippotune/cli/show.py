@@ -11,8 +11,9 @@ from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, read, reading
 from hippotune.cli.trial import lines, trials_numbered
+from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
-from hippotune.history.history import History, TrialHistory
+from hippotune.history.history import History, State, TrialHistory
 from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
 from hippotune.sizes import format_bytes
@@ -33,14 +34,16 @@ of a trial:
   asked      the furthest step that it was asked for
   trained    how far it is trained
   at         the furthest step at which it was measured, and the metrics there
-  unfinished not as far as it was asked: it waits, or was withdrawn, or the study was interrupted
+  unfinished not at the requested step: it waits, or was withdrawn, or the study was interrupted
+  suspended  its workers were lost again and again: hippo retry, then run the study again
 
 examples:
   hippo show digits                                  by the metric that it was last tuned for
   hippo show digits.py                               the same, by the file that defines it
   hippo show digits --metric val_loss --mode min     by another one
   hippo show digits --trials 100 --no-tree           more trials, and no tree
-  hippo show digits --trial 7                        all about one trial"""
+  hippo show digits --trial 7                        all about one trial
+  hippo show digits --trial 7 --log                  and what its training printed"""
 
 _MOST_METRICS = 6
 _MOST_NAMED = 8
@@ -59,11 +62,12 @@ def add_to(commands: Commands) -> None:
         "--mode", choices=("max", "min"), help="whether more of the metric is better, or less"
     )
     parser.add_argument(
-        "--trials", metavar="N", type=whole_number, default=20, help="show so many trials (default: 20)"
+        "--trials", metavar="N", type=whole_number, default=20, help="show at most N trials (default: 20)"
     )
     parser.add_argument(
         "--trial", metavar="NUMBER", type=int, help="show this trial: its config, metrics and logged numbers"
     )
+    parser.add_argument("--log", action="store_true", help="with --trial: show what its training printed")
     parser.add_argument(
         "--tree",
         action=argparse.BooleanOptionalAction,
@@ -74,6 +78,8 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the study and print it."""
+    if options.log and options.trial is None:
+        raise InvalidInput("--log shows what the training of a trial printed; say which one with --trial N")
     with gc_paused():
         _show(options)
     return 0
@@ -82,6 +88,9 @@ def run(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> None:
     from rich.console import Console
 
+    from hippotune.cli.log import printed
+    from hippotune.executors.lease_log import FOLDER
+    from hippotune.shell.runtime import checkpoint_folder
     from hippotune.view.tree import TreeDrawing
 
     console = Console(markup=False, emoji=False, highlight=False)
@@ -90,6 +99,10 @@ def _show(options: argparse.Namespace) -> None:
             for place, trial in enumerate(trials_numbered(stored.history, options.trial)):
                 for line in ([""] if place else []) + list(lines(trial, stored.history.logged(trial))):
                     console.print(line, soft_wrap=True)
+                if options.log:
+                    folder = checkpoint_folder(stored.home, stored.info.key) / FOLDER
+                    for line in printed(folder, trial):
+                        console.print(line, soft_wrap=True)
         return
     stored = read(options)
     history = stored.history
@@ -125,7 +138,10 @@ class Page:
         yield from self._work()
         yield from self._best()
         yield from self._trials()
-        yield from self._failures()
+        yield from self._errors("failed")
+        yield from self._errors("suspended")
+        if any(trial.suspended for trial in self.history.trials):
+            yield f"  to take these up again: hippo retry {self.stored.info.name}, then run the study again"
 
     def _head(self) -> Iterator[str]:
         info, related = self.stored.info, self.stored.related
@@ -141,13 +157,21 @@ class Page:
     def _work(self) -> Iterator[str]:
         history, work = self.history, self.history.work()
         states = [trial.state for trial in history.trials]
-        told = ((states.count(state), state) for state in ("done", "unfinished", "failed"))
+        counts = ((states.count(state), state) for state in ("done", "unfinished", "failed", "suspended"))
         yield ""
-        yield figure("trials", len(states), ", ".join(f"{count:,} {state}" for count, state in told if count))
+        yield figure(
+            "trials", len(states), ", ".join(f"{count:,} {state}" for count, state in counts if count)
+        )
         yield figure("steps asked", work.steps_requested)
         rate = f"merge rate {work.steps_requested / work.steps_unique:.2f}" if work.steps_unique else ""
         yield figure("unique steps", work.steps_unique, rate)
         yield figure("steps trained", work.steps_trained, f"in {work.worker_seconds:,.1f} worker-seconds")
+        yield figure(
+            "steps repeated",
+            work.proof_steps,
+            f"in {work.proof_seconds:,.1f} worker-seconds, as proofs, of the whole plan",
+        )
+        yield f"  resumed trials: {history.exactness}"
         kept = sum(len(node.checkpoints) for node in history.plan.nodes)
         yield figure("checkpoints", kept, f"of the whole plan, {format_bytes(history.plan.bytes)}")
 
@@ -187,16 +211,21 @@ class Page:
                 names |= dict.fromkeys(last[1])
         return list(names)[:_MOST_METRICS]
 
-    def _failures(self) -> Iterator[str]:
-        """Yield the last line of every error, with the trials that it ended."""
-        failed: dict[str, list[str]] = {}
+    def _errors(self, state: State) -> Iterator[str]:
+        """Yield a line of every error, with the trials that it ended or suspended.
+
+        Of a traceback the last line says most; of what became of a worker, the first.
+        """
+        found: dict[str, list[str]] = {}
         for trial in self.history.trials:
-            if trial.error is not None:
-                failed.setdefault(trial.error.rstrip().rpartition("\n")[2], []).append(str(trial.number))
-        if failed:
+            if trial.state == state and trial.error is not None:
+                lines = trial.error.strip().splitlines()
+                line = lines[0 if state == "suspended" else -1]
+                found.setdefault(line, []).append(str(trial.number))
+        if found:
             yield ""
-            yield "failed"
-        for line, numbers in failed.items():
+            yield state
+        for line, numbers in found.items():
             word = "trial" if len(numbers) == 1 else "trials"
             more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
             yield f"  {word} {', '.join(numbers[:_MOST_NAMED])}{more}: {line}"

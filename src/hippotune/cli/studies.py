@@ -60,6 +60,7 @@ class Stored:
 
     `exported` is the file to which its best result was exported, where there is one.
     `changes` says what is different in the plan that is shown from each other plan of the study, by digest.
+    `home` is where its files are.
     """
 
     info: StudyInfo
@@ -67,6 +68,7 @@ class Stored:
     related: list[StudyInfo]
     exported: Path | None
     changes: Mapping[str, list[str]]
+    home: Path
 
 
 def read(options: argparse.Namespace) -> Stored:
@@ -78,6 +80,16 @@ def read(options: argparse.Namespace) -> Stored:
 @contextmanager
 def reading(options: argparse.Namespace) -> Iterator[Stored]:
     """Read the study that the arguments name, and keep its store open for what is read when it is asked."""
+    with opened(options) as (catalog, info, home):
+        related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
+        exported = find_export(home, info.name, info.made)
+        changes = _changes(catalog, info, related)
+        yield Stored(info, read_study(catalog, info), related, exported, changes, home_of(home))
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[Catalog, StudyInfo, Path]]:
+    """Open the store of the study that the arguments name; yields it, the study's entry, and the home."""
     name, home, url = options.study, options.home, options.store
     if name.endswith(".py") and Path(name).exists():
         from hippotune.cli.script import load
@@ -85,18 +97,13 @@ def reading(options: argparse.Namespace) -> Iterator[Stored]:
         study = load(Path(name)).study
         name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
     with open_catalog(home, url) as catalog:
-        info = find_study(catalog, name, options.plan)
-        related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
         try:
-            exported = find_export(home_of(home), info.name, info.made)
-            changes = _changes(catalog, info, related)
-            stored = Stored(info, read_study(catalog, info), related, exported, changes)
+            yield catalog, find_study(catalog, name, options.plan), home_of(home)
         except StoreError as error:
             if not isinstance(error.__cause__, InvalidInput):
                 raise
             # A function as a sequence: it is known where it is defined, and nowhere else.
             raise StoreError(f"{error}; name the file that defines the study in place of {name!r}") from error
-        yield stored
 
 
 def _changes(catalog: Catalog, info: StudyInfo, related: Sequence[StudyInfo]) -> dict[str, list[str]]:

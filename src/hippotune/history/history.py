@@ -1,8 +1,8 @@
 """A study as it is in the store: what was asked, trained and measured, trial by trial.
 
-It is read without a lock, whoever trains meanwhile, and without the trainer's code: from the facts alone. The
+It is read from the facts alone: without a lock, even while the study trains, and without its code. The
 store knows configs and steps that were asked for, and metrics at positions; a trial's metrics are those at
-all positions on its way through the plan, whoever had them measured.
+every position on its path through the plan, including those that other trials asked for.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
+from hippotune.history.exactness import said_of
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
@@ -21,13 +22,13 @@ from hippotune.plan.plan import Plan, spans_of, unique_steps
 from hippotune.plan.trials import trials_of
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
+from hippotune.tuners.base import Mode, as_score
 
 if TYPE_CHECKING:
     from hippotune.store.catalog import Catalog, StudyInfo
-    from hippotune.tuners.base import Mode
 
 Metrics = Mapping[str, float]
-State = Literal["done", "unfinished", "failed"]
+State = Literal["done", "unfinished", "failed", "suspended"]
 _ALONE = " (share=False)"
 Requests = dict[tuple[int, Config], set[int]]
 """The steps that were asked for, by number and config."""
@@ -50,6 +51,8 @@ class TrialHistory:
         How far it is trained, by whomever, up to the last of them.
     error : str | None
         What keeps it from getting there.
+    suspended : bool
+        Whether that is for lost workers, and waits to be retried.
     node : Node
         Where it is in the plan when it gets there.
     """
@@ -59,6 +62,7 @@ class TrialHistory:
     steps: tuple[int, ...]
     trained: int
     error: str | None
+    suspended: bool
     node: Node
 
     @property
@@ -68,13 +72,13 @@ class TrialHistory:
 
     @property
     def state(self) -> State:
-        """Whether it has got as far as it was asked, has not, or never will.
+        """Whether it reached the requested step, has not yet, never will, or not before it is retried.
 
         One that is unfinished may still be waited for, or withdrawn, or its study was interrupted: what is
         stored is the same.
         """
         if self.error is not None:
-            return "failed"
+            return "suspended" if self.suspended else "failed"
         return "done" if self.at(self.asked) is not None else "unfinished"
 
     def at(self, step: int) -> Metrics | None:
@@ -83,7 +87,7 @@ class TrialHistory:
         return None if known is None else known[1]
 
     def metrics(self) -> dict[int, Metrics]:
-        """Return all that was measured on its way, by step, in order."""
+        """Return all metrics along its path, by step, in order."""
         found: dict[int, Metrics] = {}
         reach = self.asked
         for node in self.node.lineage():
@@ -106,12 +110,17 @@ class TrialHistory:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """What a study asked for, and what was done for it, by its own tunings and by those of other studies."""
+    """What a study asked for, and what was done for it, by its own tunings and by those of other studies.
+
+    Proofs are those of the whole plan, with the starts of their interpreters.
+    """
 
     steps_requested: int
     steps_unique: int
     steps_trained: int
     worker_seconds: float
+    proof_steps: int
+    proof_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +174,10 @@ class History:
             if node is None or asked <= node.start:
                 node = self.plan.find(config, asked, isolation_key)
             failure = self.plan.failure_on_the_way(node, asked)
-            error = None if failure is None else failure[1]
+            error, suspended = (None, False) if failure is None else (failure.error, failure.suspended)
             trained = _trained(node, asked, ends)
-            trials.append(TrialHistory(number, config, tuple(sorted(steps)), trained, error, node))
+            asks = tuple(sorted(steps))
+            trials.append(TrialHistory(number, config, asks, trained, error, suspended, node))
         return trials
 
     def asks(self) -> list[tuple[Node, int]]:
@@ -182,8 +192,15 @@ class History:
             steps_requested=sum(step for _, step in asks),
             steps_unique=unique_steps(asks),
             steps_trained=sum(span.last - span.first for span in mine if span.kind == "train"),
-            worker_seconds=sum((span.ended - span.began) * span.width for span in mine),
+            worker_seconds=_seconds(span for span in mine if span.kind != "proof"),
+            proof_steps=sum(span.last - span.first for span in self.spans if span.kind == "proof"),
+            proof_seconds=_seconds(span for span in self.spans if span.kind == "proof"),
         )
+
+    @property
+    def exactness(self) -> str:
+        """What was proved: whether resumed trials are the very trials that they go on with."""
+        return said_of(self.plan.proofs)
 
     def measurements(self) -> Iterator[Measurement]:
         """Yield what was measured at the steps that were asked for."""
@@ -232,11 +249,8 @@ class History:
 
 
 def score(metrics: Metrics, metric: str, mode: Mode) -> float:
-    """Return a metric as a number of which more is better; NaN, or no such metric, is the worst."""
-    value = metrics.get(metric, math.nan)
-    if math.isnan(value):
-        return -math.inf
-    return value if mode == "max" else -value
+    """Return a metric as a number of which more is better; no such metric is the worst."""
+    return as_score(metrics.get(metric, math.nan), mode)
 
 
 def find_study(catalog: Catalog, name: str, plan: str | None = None) -> StudyInfo:
@@ -281,19 +295,24 @@ def _merged(requests: Requests) -> Requests:
     return merged
 
 
+def _seconds(spans: Iterable[SpanRecorded]) -> float:
+    return sum((span.ended - span.began) * span.width for span in spans)
+
+
 def _ends(plan: Plan, spans: Iterable[SpanRecorded]) -> dict[int, int]:
     """Return how far each node is known to be trained."""
     ends = {
         node.id: max(max(node.metrics, default=0), max(node.checkpoints, default=0)) for node in plan.nodes
     }
     for span in spans:
-        if span.last > ends.get(span.node, span.last):  # a node that came after all others were read is none
+        # A node that came after all others were read is none.
+        if span.kind != "proof" and span.last > ends.get(span.node, span.last):
             ends[span.node] = span.last
     return ends
 
 
 def _trained(node: Node, step: int, ends: Mapping[int, int]) -> int:
-    """Return how far a node is trained on its way to a step."""
+    """Return how far a node is trained towards a step."""
     for along in node.lineage():
         if ends[along.id] > along.start:
             return min(ends[along.id], step)

@@ -1,6 +1,6 @@
-"""What training logged along a trial: the numbers of every step on its way through the plan, from the first.
+"""What training logged along a trial: the numbers of every step on its path, from the first.
 
-Steps that a trial shares with others were trained, and logged, once; they are on the way of each.
+Steps that a trial shares with others were trained, and logged, once; they are on the path of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LoggedNumbers:
         self._of = lru_cache(_NODES)(self._read)
 
     def along(self, node: Node, step: int) -> Logged:
-        """Return what was logged on the way to `step`, which is on `node`."""
+        """Return what was logged up to `step`, which is on `node`."""
         parts: list[tuple[_Columns, int]] = []
         for above in node.lineage():
             parts.append((self._of(above.id), step))

@@ -120,7 +120,7 @@ def _state(trial: TrialHistory, value: float | None, furthest: int) -> TrialStat
     name = "PRUNED" if trial.asked < furthest else "COMPLETE"
     if trial.state == "unfinished":
         name = "RUNNING"
-    elif trial.state == "failed" or value is None or math.isnan(value):
+    elif trial.state in ("failed", "suspended") or value is None or not math.isfinite(value):
         name = "FAIL"
     state: TrialState = _import_optuna().trial.TrialState[name]
     return state

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BEST = "#d9480f"
 _SHADES = 12
-# From so many curves on they are drawn thinner.
+# Curves are drawn thinner from this many on.
 _CROWDED = 60
 
 
@@ -87,12 +87,12 @@ def _bundle(bundle: Sequence[_Curve], colour: str, crowded: bool) -> dict[str, A
     """Return one trace for many curves: hundreds of traces would be slow to look at."""
     x: list[int | None] = []
     y: list[float | None] = []
-    told: list[str | None] = []
+    texts: list[str | None] = []
     for curve in bundle:
         text = f"<b>trial {curve.trial.number}</b><br>{values_in_force(curve.trial.config, 0)}"
         x += [*curve.steps, None]
         y += [*curve.values, None]
-        told += [*[text] * len(curve.steps), None]
+        texts += [*[text] * len(curve.steps), None]
     return {
         "type": "scatter",
         "x": x,
@@ -101,7 +101,7 @@ def _bundle(bundle: Sequence[_Curve], colour: str, crowded: bool) -> dict[str, A
         "line": {"color": colour, "width": 1 if crowded else 1.8},
         "marker": {"size": 3 if crowded else 5},
         "opacity": 0.55 if crowded else 0.85,
-        "text": told,
+        "text": texts,
         "hovertemplate": "%{text}<br>step %{x}: %{y:.5g}<extra></extra>",
     }
 

@@ -18,7 +18,7 @@ from hippotune.stages.tree import Stage, stage_tree
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Up to so many rows there is room to write what a branch changes.
+# Up to this many rows there is room to write what a branch changes.
 _ROOMY = 48
 
 
@@ -126,7 +126,7 @@ def _bundle(
     """Return one trace for stages that are shared about equally often."""
     x: list[float | None] = []
     y: list[float | None] = []
-    told: list[str | None] = []
+    texts: list[str | None] = []
     for stage in stages:
         text = (
             f"<b>steps {stage.start:,}–{stage.end:,}</b>, {passing[stage]:,} trials<br>"
@@ -134,14 +134,14 @@ def _bundle(
         )
         x += [stage.start, (stage.start + stage.end) / 2, stage.end, None]
         y += [*[rows[stage.node]] * 3, None]
-        told += [text, text, text, None]
+        texts += [text, text, text, None]
     return {
         "type": "scatter",
         "x": x,
         "y": y,
         "mode": "lines",
         "line": line,
-        "text": told,
+        "text": texts,
         "hovertemplate": "%{text}<extra></extra>",
         "name": name,
     }

@@ -103,7 +103,7 @@ def values_in_force(config: Config, step: int) -> str:
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """Return the unit in which a length of time is best told, and its seconds."""
+    """Return the best unit for a length of time, and its seconds."""
     for unit, length in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return unit, length

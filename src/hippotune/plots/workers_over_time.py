@@ -20,7 +20,7 @@ from hippotune.plots.style import ACCENT, QUIET, dress, hue, plotly_objects, tim
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Up to so many workers a bar has room for the steps that it stands for.
+# Up to this many workers a bar has room for the steps that it stands for.
 _ROOMY = 12
 _BUSY_HEIGHT = 90
 _BAR = 0.84
@@ -99,14 +99,14 @@ def timeline(
             insidetextanchor="middle",
             textangle=0,
             textfont={"color": "#102a43", "size": 12},
-            customdata=[[_told(bar, nodes, seconds, unit)] for bar in bars],
+            customdata=[[_hover_text(bar, nodes, seconds, unit)] for bar in bars],
             hovertemplate="%{customdata[0]}<extra></extra>",
             showlegend=False,
         ),
         row=2,
         col=1,
     )
-    worked = sum((bar.ended - bar.began) * _part(bar) for bar in bars)
+    worked = sum((bar.ended - bar.began) * _part(bar) for bar in bars if bar.kind != "proof")
     utilisation = worked / max((last - first) * number, 1e-12)
     length = (last - first) / seconds
     remark = f"{number:,} workers, {length:.3g} {unit}, {utilisation:.0%} busy"
@@ -161,7 +161,7 @@ class _Rows:
 
 def _part(bar: SpanRecorded) -> float:
     """Return how much of its own slot a worker had: all of it, or a share."""
-    return min(bar.width, 1.0) if bar.kind == "train" else 1.0
+    return 1.0 if bar.kind == "help" else min(bar.width, 1.0)
 
 
 def _label(bar: SpanRecorded) -> str:
@@ -201,7 +201,7 @@ def _busy(bars: Sequence[SpanRecorded]) -> tuple[list[float], list[float]]:
     return times, numbers
 
 
-def _told(bar: SpanRecorded, nodes: Sequence[Node] | None, seconds: float, unit: str) -> str:
+def _hover_text(bar: SpanRecorded, nodes: Sequence[Node] | None, seconds: float, unit: str) -> str:
     share = "" if bar.width in (0, 1) else f", width {Fraction(bar.width).limit_denominator(1000)}"
     lines = [
         f"<b>worker {bar.worker}</b>, {bar.kind}, node {bar.node}{share}",

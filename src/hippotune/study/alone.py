@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Job
 from hippotune.trainers import seeding
+from hippotune.trainers.hyperparameters import InForce, at_begin
 from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:
@@ -26,9 +28,8 @@ Metrics = dict[str, float]
 def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
     """Return the steps that metrics are asked for at, in order."""
     asked = (steps,) if isinstance(steps, int) else tuple(steps)
-    for step in asked:
-        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
-            raise InvalidInput(f"steps holds {step!r}; expected whole numbers from 0 on")
+    for at, step in enumerate(asked):
+        checks.whole(f"steps[{at}]", step, least=0)
     if not asked:
         raise InvalidInput("steps is empty; expected a step, or several")
     return tuple(sorted(set(asked)))
@@ -41,7 +42,7 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
     trainer = _begun(job)
     if not had_torch and "torch" in sys.modules:  # it was not there yet to be seeded
         trainer = _begun(job)
-    trainer.setup(config.values(0))
+    trainer.setup(at_begin(config.values(0)))
     metrics = {}
     for step in range(steps[-1] + 1):
         if step in steps:
@@ -49,8 +50,8 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
         if step == steps[-1]:
             break
         if step > 0 and (changes := config.changes(step)):
-            trainer.setup(changes)
-        with trainer.around("train"):
+            trainer.setup(at_begin(changes))
+        with InForce(trainer, config, step), trainer.around("train"):
             trainer.train()
     return metrics
 
@@ -63,6 +64,8 @@ def _begun(job: Job) -> Trainer:
     trainer.prepare()
     seeding.seed_all(job.seed)
     trainer.build()
+    if job.start is not None:
+        trainer.load_start(job.start.load())
     return trainer
 
 

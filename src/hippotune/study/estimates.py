@@ -2,7 +2,7 @@
 
 Nothing is worked out by formula: the real tuner and the real engine are run in virtual time. What the
 study's plan holds is taken as done, and what was measured there says how long a step takes. Metrics that
-nobody has measured are made up; they decide which trials go on, and so the cost only by chance. Where the
+were never measured are made up; they decide which trials go on, and so the cost only by chance. Where the
 study has a width policy it is at work here too, with speed-ups by width as given there, or guessed.
 """
 
@@ -22,6 +22,7 @@ from hippotune.executors.simulated.executor import Simulated
 from hippotune.executors.simulated.times import SecondsPerStep
 from hippotune.plan.facts import Fact, NodeAdded, SpanRecorded
 from hippotune.protocol.events import MetricsRequired
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
@@ -45,7 +46,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a tuner costs on so many workers: every trial alone from scratch, and shared.
+    """What a tuner costs on a number of workers: every trial alone from scratch, and shared.
 
     `basis` says where the time of a step was taken from.
     """
@@ -155,21 +156,24 @@ def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: S
     store = MemoryStore()
     store.write(facts)
     packing = 1 if study.width is None else study.width.packing
-    runtime = Runtime(store, executor, Job(study.trainer, packing=packing), None, study.width)
+    # A trial that is trained alone is not resumed: there is nothing to prove.
+    proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit) if share else None
+    runtime = Runtime(store, executor, Job(study.trainer, packing=packing), None, study.width, proofs)
     runtime.start()
     try:
-        return runtime.run(_tune(runtime, study.name, tuner, share))
+        return runtime.run(_tune(runtime, study, tuner, share))
     finally:
         runtime.close()
 
 
-async def _tune(runtime: Runtime, name: str, tuner: Tuner, share: bool) -> Cost:
+async def _tune(runtime: Runtime, study: Study, tuner: Tuner, share: bool) -> Cost:
     loop = runtime.loop
     loop.handle(MetricsRequired(frozenset({tuner.metric})))
-    await Tuning(loop, name, share).run(tuner)
+    await Tuning(loop, study.name, share, completion=study._completion).run(tuner)
     hours = loop.executor.now() / 3600
     await loop.quiet()
-    return Cost(loop.engine.trained, loop.engine.worker_seconds / 3600, hours)
+    spent = loop.engine.worker_seconds + loop.engine.proof_work.seconds
+    return Cost(loop.engine.trained, spent / 3600, hours)
 
 
 # What is stored.
@@ -201,7 +205,7 @@ def _step_times(
     steps = sum(span.last - span.first for _, span in trained)
     seconds = sum(span.ended - span.began for _, span in trained)
     effects = measured_effects(trained)
-    # Such that what was measured comes out as it was, all in all.
+    # Scaled so that the total equals the measured total.
     base = seconds / sum(
         (span.last - span.first) * _factor(effects, config.values(span.first)) for config, span in trained
     )
@@ -216,7 +220,7 @@ def speeds_of(study: Study) -> Profile:
 
 
 def on_one_slot(spans: Iterable[SpanRecorded], speeds: Profile) -> list[SpanRecorded]:
-    """Return what training took on one slot: as it was measured, or else as it follows from other widths."""
+    """Return what training took on one slot: measured, or derived from other widths."""
     trained = [
         span for span in spans if span.kind == "train" and span.last > span.first and span.ended > span.began
     ]

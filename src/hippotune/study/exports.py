@@ -1,7 +1,7 @@
 """Trained models as files for other programs, which need neither the trainer's code nor Hippo to read them.
 
 A name that ends in ``.safetensors`` gives the models' tensors only. Any other name gives a file for
-``torch.load(path, weights_only=True)``. A file comes to be by a rename, after it was written and read back:
+``torch.load(path, weights_only=True)``. A file appears by a rename, after it was written and read back:
 under its name there is a whole export or what was there before.
 
 At the end of a tuning the best result is exported below the home; a study has one such export, the newest.

@@ -1,7 +1,7 @@
 """How long a tuning may go on: a deadline on the clock, a budget of worker time, or both.
 
-What a tuning does not hear in time it does not need: when a limit is reached, its tuner is ended where it
-waits, what is still open is withdrawn, and running leases stop at the end of their step.
+When a limit is reached, the tuner ends where it waits, open requests are withdrawn, and running leases stop
+at the end of their step.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from numbers import Real
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 
 Deadline = float | timedelta | datetime
@@ -29,14 +29,14 @@ class Limits:
     def of(cls, deadline: Deadline | None, budget: float | None) -> Limits:
         """Make limits of a deadline (seconds, a timedelta or a moment) and a budget in worker-hours."""
         seconds = math.inf if deadline is None else _seconds(deadline)
-        hours = math.inf if budget is None else _number("budget", budget, "worker-hours", "0.5")
+        hours = math.inf if budget is None else _number("budget", budget, "worker-hours")
         return cls(
             seconds if seconds < math.inf else None,
             hours * _HOUR if hours < math.inf else None,
         )
 
     def after(self, seconds: float) -> Limits:
-        """Return what is left when a while has gone by before anything could begin."""
+        """Return what is left after waiting for the start."""
         left = None if self.seconds is None else self.seconds - seconds
         return Limits(left, self.worker_seconds)
 
@@ -48,17 +48,14 @@ class Limits:
 
 def _seconds(deadline: Deadline) -> float:
     if isinstance(deadline, timedelta):
-        return _number("deadline", deadline.total_seconds(), "seconds", "3600")
+        return _number("deadline", deadline.total_seconds(), "seconds")
     if isinstance(deadline, datetime):
         left = (deadline - datetime.now(deadline.tzinfo)).total_seconds()
         if left <= 0:
-            raise InvalidInput(f"deadline is {deadline}, which is over; expected a moment to come")
+            raise InvalidInput(f"deadline is {deadline}, which has passed; expected a time in the future")
         return left
-    return _number("deadline", deadline, "seconds", "3600, a timedelta or a datetime")
+    return _number("deadline", deadline, "a timedelta, a datetime or seconds")
 
 
-def _number(name: str, value: object, unit: str, example: str) -> float:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not float(value) > 0 or math.isnan(float(value)):  # type: ignore[arg-type]
-        raise InvalidInput(f"{name} is {value!r}; expected {unit} above 0, such as {example}")
-    return float(value)  # type: ignore[arg-type]
+def _number(name: str, value: object, what: str) -> float:
+    return float(checks.number(name, value, above=0, infinite=True, what=what))

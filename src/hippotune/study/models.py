@@ -16,7 +16,6 @@ from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
 from hippotune.store.files import CheckpointFiles
 from hippotune.study.report import Best
-from hippotune.study.tuning import Tuning
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 from hippotune.view import open_view
@@ -38,6 +37,16 @@ class Held:
     def path(self) -> Path:
         """Where it is."""
         return self.folder / self.checkpoint.name
+
+
+def failed_trial(result: Result) -> TrialFailed:
+    """Return what to raise for a trial that has come to nothing."""
+    if not result.suspended:
+        return TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+    return TrialFailed(
+        f"the trial is suspended: it was lost with its workers at step {result.step}, and is trained again "
+        f"after `hippo retry` (see its --help):\n{result.error}"
+    )
 
 
 class Models:
@@ -76,7 +85,7 @@ class Models:
             self._study._warn(view)
             held = self._study._follow(self._hold(who, step, runtime), runtime, view, None)
         try:
-            config = who.config if isinstance(who, Trial) else who
+            config = who.config if isinstance(who, Trial) else self._study._completion(who)
             return self._load(config, step, held, bare), held.metrics
         finally:
             with suppress(Closed):
@@ -84,13 +93,13 @@ class Models:
 
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
-        keeping = Tuning(runtime.loop, self._study.name, self._study.share, keep=True)
+        keeping = self._study._tuning(runtime.loop, keep=True)
         for _ in range(2):
             (result,) = await keeping.once(TrialGroup(((who, step),)))
             who = result.trial
             if result.failed:
                 keeping.let_go()
-                raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+                raise failed_trial(result)
             node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
                 assert result.metrics is not None

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hippotune.errors import NotExact
 from hippotune.executors.base import Job
 from hippotune.history.history import listed_as
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
+from hippotune.study.start import find_start
 from hippotune.view.short import plural
 
 if TYPE_CHECKING:
@@ -36,12 +39,19 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     store, threads = _open_store(study, identity, waived, notes)
     packing = 1 if study.width is None else study.width.packing
     folder = checkpoint_folder(study.home, identity.key)
-    job = Job(study.trainer, study.settings, study.seed, folder, packing, threads, identity.code)
+    start = None if study.start is None else find_start(study.start, study.home)
+    job = Job(study.trainer, study.settings, study.seed, folder, packing, threads, identity.code, start)
     try:
-        runtime = Runtime(store, study.executor, job, study.checkpoint_budget, study.width)
+        proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit)
+        limits = study.checkpoint_budget, study.width
+        runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries)
+        if study.exact and (refutation := runtime.plan.refutation) is not None:
+            raise NotExact(refutation.text, refutation.path, refutation.step)
     except BaseException:
         store.close()
         raise
+    if runtime.set_aside is not None:
+        warnings.append(str(runtime.set_aside))
     if runtime.refused_checkpoints:
         key_file = study.home / SECRET_FILE
         which = plural(runtime.refused_checkpoints, "checkpoint")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.history.exactness import said_of
 from hippotune.history.logged import Logged
-from hippotune.plan.facts import SpanRecorded
+from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import spans_of
 from hippotune.sequences.base import Sequence
@@ -33,7 +34,7 @@ class Work:
     Attributes
     ----------
     steps_requested : int
-        Steps of all trials, each as far as it was asked, with nothing shared.
+        Requested steps of all trials, with nothing shared.
     steps_unique : int
         The same with every shared step counted once.
     steps_trained : int
@@ -44,6 +45,12 @@ class Work:
         Time that workers were held by leases: of a whole slot each, however many leases shared it.
     wall_seconds : float
         Time from the start of the tuning to its end.
+    proof_steps : int
+        Steps that were trained once more, in rehearsals and audits; not among `steps_trained`.
+    proof_seconds : float
+        What that took of the workers' time; not among `worker_seconds`.
+    proof_startup_seconds : float
+        What it took beside that to start fresh interpreters, with all that they import and prepare.
     """
 
     steps_requested: int
@@ -53,6 +60,9 @@ class Work:
     worker_seconds: float
     wall_seconds: float
     workers: int
+    proof_steps: int = 0
+    proof_seconds: float = 0.0
+    proof_startup_seconds: float = 0.0
 
     @property
     def merge_rate(self) -> float:
@@ -75,19 +85,32 @@ class Work:
             f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained, "
             f"{self.steps_saved:,} saved (merge rate {self.merge_rate:.2f})\n"
             f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
-            f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)"
+            f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
+            f"proofs: {self.proofs}"
         )
+
+    @property
+    def proofs(self) -> str:
+        """What rehearsals and audits took, in words."""
+        startup = self.proof_startup_seconds
+        starting = f", and {startup:.1f} s to start fresh interpreters" if startup else ""
+        steps = f"{self.proof_steps:,} {'step' if self.proof_steps == 1 else 'steps'} repeated"
+        return f"{steps} in {self.proof_seconds:.1f} worker-seconds{starting}"
 
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """One trial: how far it was asked, and everything that was measured, by step."""
+    """One trial: how far it was asked, and everything that was measured, by step.
+
+    `error` says why it failed, or why it is `suspended`.
+    """
 
     number: int
     config: Config
     asked: int
     metrics: Mapping[int, Mapping[str, float]]
     error: str | None = None
+    suspended: bool = False
 
     @property
     def step(self) -> int:
@@ -171,6 +194,7 @@ class Report:
     _read_logged: Callable[[Node, int], Logged] = field(repr=False)
     ended_by: Literal["deadline", "budget"] | None = None
     _cut: frozenset[int] = field(default=frozenset(), repr=False)
+    _proofs: tuple[ProofRecorded, ...] = field(default=(), repr=False)
 
     @property
     def cut(self) -> list[TrialReport]:
@@ -189,9 +213,19 @@ class Report:
         return self._best
 
     @property
+    def exactness(self) -> str:
+        """What was proved: whether resumed trials are the very trials that they go on with."""
+        return said_of(self._proofs)
+
+    @property
     def failed(self) -> list[TrialReport]:
         """The trials that failed."""
-        return [trial for trial in self.trials if trial.error is not None]
+        return [trial for trial in self.trials if trial.error is not None and not trial.suspended]
+
+    @property
+    def suspended(self) -> list[TrialReport]:
+        """The trials that were lost with their workers again and again, and wait for ``hippo retry``."""
+        return [trial for trial in self.trials if trial.suspended]
 
     def logged(self, trial: int | TrialReport) -> Logged:
         """Return what training logged along a trial, by name: steps, from the first on, with their numbers.
@@ -261,6 +295,11 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"study {self.study}: {len(self.trials)} trials, {len(self.failed)} failed"]
+        if self.suspended:
+            lines[0] += f", {len(self.suspended)} suspended"
+            first = self.suspended[0]
+            lines.append(f"suspended: trial {first.number}: {str(first.error).splitlines()[0]}")
+            lines.append(f"  to take up what is suspended: hippo retry {self.study}, then run the same again")
         if self._best is not None:
             best = self._best
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in best.metrics.items())
@@ -275,6 +314,7 @@ class Report:
                 f"ended by the {self.ended_by}: {len(self.cut)} of {len(self.trials)} trials were cut short"
             )
         lines.append(f"work: {self.work}")
+        lines.append(f"resumed trials: {self.exactness}")
         return "\n".join(lines)
 
 
@@ -319,13 +359,19 @@ def best_result(results: list[Result], metric: str, mode: Mode) -> Result | None
 def trial_reports(results: list[Result], asked: Mapping[Any, int]) -> list[TrialReport]:
     """Gather results by trial, in the trials' order; reports along the way are included."""
     metrics: dict[int, dict[int, Mapping[str, float]]] = {}
-    errors: dict[int, str] = {}
+    errors: dict[int, tuple[str | None, bool]] = {}
     for result in results:
         if result.metrics is not None:
             metrics.setdefault(result.trial.number, {})[result.step] = result.metrics
         elif result.error is not None:
-            errors[result.trial.number] = result.error
+            errors[result.trial.number] = (result.error, result.suspended)
     return [
-        TrialReport(trial.number, trial.config, step, metrics.get(trial.number, {}), errors.get(trial.number))
+        TrialReport(
+            trial.number,
+            trial.config,
+            step,
+            metrics.get(trial.number, {}),
+            *errors.get(trial.number, (None, False)),
+        )
         for trial, step in asked.items()
     ]

@@ -7,13 +7,14 @@ import concurrent.futures
 import time
 import warnings
 from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from hippotune.errors import HippoError, InvalidInput, StoreError, TrialFailed
+from hippotune import checks
+from hippotune.errors import HippoError, StoreError
 from hippotune.executors.base import Executor, Job
 from hippotune.history.history import listed_as
 from hippotune.history.logged import Logged, LoggedNumbers
@@ -23,28 +24,37 @@ from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
 from hippotune.protocol.events import MetricsRequired
+from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
+from hippotune.shell.interrupts import ending_in_order
+from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Closed, Runtime, acquire, release
 from hippotune.sizes import parse_bytes
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
+from hippotune.study.average import Average, average
+from hippotune.study.completion import Completion
 from hippotune.study.limits import Deadline, Limits
-from hippotune.study.models import Models
+from hippotune.study.models import Models, failed_trial
 from hippotune.study.opening import open_plan
 from hippotune.study.report import Report, Trace, Work, best_result, trial_reports
+from hippotune.study.start import find_start
+from hippotune.study.trunk import Trunk
 from hippotune.study.tuning import Ranking, Tuning
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, TrialGroup, Tuner
 from hippotune.view import View, open_view
+from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     import optuna
 
 T = TypeVar("T")
+_MOST_NAMED = 8
 Asks = TrialGroup | Iterable[tuple[Config | Mapping[str, Sequence | Value], int]]
 
 
@@ -74,7 +84,7 @@ class Study:
     store : str
         A database URL, such as ``postgresql://…``, in place of SQLite below `home`.
     version : str
-        Identifies the training code in place of its source and of what it reads, where changes are known not
+        Identifies the training code instead of its source and what that reads, where changes are known not
         to matter; other versions of Python, torch and NumPy then go on with the plan too.
     data : str or Path
         What the trainer learns from. A path (a `Path`, or text that names a file or folder that exists)
@@ -83,9 +93,27 @@ class Study:
         How much all checkpoints of the plan may take, as ``"20GB"`` or in bytes; by default as much as
         there is. What costs least to train again goes first.
     keep_best : int
-        The checkpoints of so many of the best results stay, whatever the budget.
+        The checkpoints of this many best results stay, whatever the budget.
     width : WidthPolicy
         How many workers each stage gets, such as ``hippo.Fluid(max_width=4)``; by default one each.
+    defaults : Mapping[str, Sequence or value]
+        What hyper-parameters are that a config does not name, or names from a branch on only.
+    start : str or Path
+        A file of weights that every trial starts from, as a path or a URL: a `state_dict` for torch or
+        safetensors, or a Hippo export. It counts by its content; see `TorchTrainer.load_start`.
+    substeps : int
+        How often schedules are looked at within a step, where a step is an epoch: ``self.hp("lr", part)`` in
+        `train` is the value at step + part / substeps, and trials share a step only if all of these agree.
+    exact : bool
+        Whether the study ends where a trial that is resumed is found to differ from one that is trained
+        straight through. With False it goes on, and every report says so.
+    audit : float
+        Which share of the work may go into repeating steps at branches, to see that they come out the same;
+        0 repeats none. The first step of a plan is repeated in any case.
+    retries : int or Retries
+        How often a stage is tried again whose worker died, hung or lost a device or a connection, after
+        pauses of one second, two, four and so on (``hippo.Retries(times, pause)`` sets both). Then it is
+        suspended: its trials are neither failed nor lost, and ``hippo retry`` has them taken up again.
     """
 
     def __init__(
@@ -104,15 +132,16 @@ class Study:
         checkpoint_budget: str | int | None = None,
         keep_best: int = 3,
         width: WidthPolicy | None = None,
+        defaults: Mapping[str, Sequence | Value] | None = None,
+        start: str | Path | None = None,
+        substeps: int = 1,
+        exact: bool = True,
+        audit: float = 0.01,
+        retries: int | Retries = 3,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise InvalidInput(f"a study's name is {name!r}; expected a non-empty string")
-        if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):
-            raise InvalidInput(
-                f"trainer is {trainer!r}; expected a class that extends hippo.Trainer or hippo.TorchTrainer"
-            )
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise InvalidInput(f"seed is {seed!r}; expected a whole number of at least 0")
+        checks.text("name", name, "digits")
+        checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
+        checks.whole("seed", seed, least=0)
         self.name = name
         self.trainer = trainer
         self.home = Path(home)
@@ -122,9 +151,15 @@ class Study:
         self.store_url = store
         self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
         self.keep_best = keep_best
-        if width is not None and not isinstance(width, WidthPolicy):
-            raise InvalidInput(f"width is {width!r}; expected a policy, such as hippo.Fluid(max_width=4)")
+        if width is not None:
+            checks.instance("width", width, WidthPolicy, "a policy, such as hippo.Fluid(max_width=4)")
         self.width = width
+        self.defaults = Config(defaults or {})
+        self.substeps = checks.whole("substeps", substeps)
+        self.start = start
+        self.exact = bool(exact)
+        self.audit = checks.number("audit", audit, least=0, most=1, what="a share of the work")
+        self.retries = retries if isinstance(retries, Retries) else Retries(retries)
         self.data = data
         self._version = version
         self._executor = executor
@@ -133,6 +168,8 @@ class Study:
         self._notes: list[str] = []
         self._warnings: list[str] = []
         self._aim: tuple[str, str] | None = None
+        self._completion = Completion(self.defaults, substeps)
+        self._trunks: dict[Config, None] = {}
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.trainer.__name__}, home={str(self.home)!r})"
@@ -153,7 +190,10 @@ class Study:
         """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""
         data = data_text(self.data, self.home, remember)
         threads = None if self._executor is None else self._executor.threads
-        identity = Identity.of(self.trainer, self.settings, self.seed, self._version, data, threads)
+        start = "" if self.start is None else find_start(self.start, self.home).digest
+        identity = Identity.of(
+            self.trainer, self.settings, self.seed, self._version, data, threads, start, self.substeps
+        )
         return identity if self.share else identity.alone_in(self.name)
 
     @property
@@ -185,11 +225,10 @@ class Study:
         tuner is ended when it is reached: nothing is started that cannot be heard of before, and running
         stages stop at the end of their step. The report says what was cut.
         """
-        if not isinstance(tuner, Tuner):
-            raise InvalidInput(f"tuner is {tuner!r}; expected a hippo tuner, such as SuccessiveHalving(...)")
+        checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
         limits = Limits.of(deadline, budget)
         asked = time.monotonic()
-        with open_view(progress) as view:
+        with self._ending_in_order(), open_view(progress) as view:
             runtime = self._open()
             if not self.executor.virtual:
                 limits = limits.after(time.monotonic() - asked)
@@ -204,15 +243,22 @@ class Study:
             return self._with_export(report, view)
 
     def _note_failures(self, report: Report, view: View) -> None:
-        """Say why, where no trial has come to anything."""
-        errors = [trial.error for trial in report.trials if trial.error is not None]
+        """Say why, where no trial has come to anything, and what is suspended."""
+        errors = [trial.error for trial in report.failed if trial.error is not None]
         if errors and len(errors) == len(report.trials):
             last = errors[0].strip().splitlines()[-1]
             self._warnings.append(
                 f"all {len(errors)} trials failed, the first with: {last} "
                 f"(the whole: hippo show {self.name} --trial {report.trials[0].number})"
             )
-            self._warn(view)
+        if report.suspended:
+            numbers = ", ".join(str(trial.number) for trial in report.suspended[:_MOST_NAMED])
+            more = ", …" if len(report.suspended) > _MOST_NAMED else ""
+            self._warnings.append(
+                f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), neither failed nor "
+                f"lost: see hippo show {self.name}; hippo retry {self.name}, and the same run again, go on"
+            )
+        self._warn(view)
 
     def _with_export(self, report: Report, view: View) -> Report:
         """Export the best result, so that it outlives this code and this version."""
@@ -223,7 +269,7 @@ class Study:
 
         try:
             exported = export_best(self.home, best.number, best.origin, partial(best._load, bare=True))
-        except Exception as error:  # whatever it is, the study has ended well
+        except Exception as error:  # the study itself has ended well
             self._warnings.append(f"the best result was not exported: {type(error).__name__}: {error}")
             self._warn(view)
             return report
@@ -253,9 +299,9 @@ class Study:
         loop.handle(MetricsRequired(frozenset({tuner.metric})))
         began = loop.executor.now()
         engine = loop.engine
-        trained, seconds = engine.trained, engine.worker_seconds
+        trained, seconds, proved = engine.trained, engine.worker_seconds, engine.proof_work
         ranking = Ranking(tuner.metric, tuner.mode, self.keep_best)
-        tuning = Tuning(loop, self.name, self.share, ranking=ranking, limits=limits)
+        tuning = self._tuning(loop, ranking=ranking, limits=limits)
         progress.begin(tuning)
         lent = None if self.width is not None else tuner.width
         with loop.spans() as spans:
@@ -274,13 +320,27 @@ class Study:
             worker_seconds=engine.worker_seconds - seconds,
             wall_seconds=loop.executor.now() - began,
             workers=loop.executor.workers,
+            proof_steps=engine.proof_work.steps - proved.steps,
+            proof_seconds=engine.proof_work.seconds - proved.seconds,
+            proof_startup_seconds=engine.proof_work.startup_seconds - proved.startup_seconds,
         )
         trials = trial_reports(tuning.results, tuning.asked)
         recorded = partial(self._recorded, runtime.store)
         trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), recorded)
         aim = (tuner.metric, tuner.mode)
         logged = partial(self._logged, runtime.store)
-        return Report(self.name, *aim, trials, work, found, trace, logged, tuning.ended_by, tuning.cut)
+        return Report(
+            self.name,
+            *aim,
+            trials,
+            work,
+            found,
+            trace,
+            logged,
+            tuning.ended_by,
+            tuning.cut,
+            tuple(runtime.plan.proofs),
+        )
 
     def _logged(self, store: Store, node: Node, step: int) -> Logged:
         """Return what training logged on the way to a state, from a store that may be closed by now."""
@@ -314,16 +374,39 @@ class Study:
         if not isinstance(group, TrialGroup):
             asks = ((who if isinstance(who, Config) else Config(who), step) for who, step in group)
             group = TrialGroup(tuple(asks))
-        return await Tuning(runtime.loop, self.name, self.share).once(group)
+        return await self._tuning(runtime.loop).once(group)
+
+    def _tuning(self, loop: Loop, **options: Any) -> Tuning:
+        """Return the trials of the study, for a tuner or a group."""
+        return Tuning(
+            loop, self.name, self.share, completion=self._completion, trunks=self._trunks, **options
+        )
+
+    def trunk(self, config: Config | Mapping[str, Sequence | Value]) -> Trunk:
+        """Return a config that others branch off: ``trunk.branch(at=14_400, lr=Decay(1e-3, 1_600))``.
+
+        From now on, checkpoints are kept on its way where branches are likely.
+        """
+        made = config if isinstance(config, Config) else Config(config)
+        self._trunks[made] = None
+        return Trunk(self, made)
+
+    def average(self, configs: Iterable[Config | Mapping[str, Sequence | Value]], step: int) -> Average:
+        """Return the mean of the weights that trials have at a step, evaluated; nothing is trained from it.
+
+        What is missing is trained first. `Average.metrics` is what `evaluate` says of the mean, and
+        `Average.export` writes it.
+        """
+        return average(self, [each if isinstance(each, Config) else Config(each) for each in configs], step)
 
     def eval(self, config: Config | Mapping[str, Sequence | Value], step: int) -> dict[str, float]:
         """Return the metrics of one trial at one step, training what is missing."""
-        runtime = self._open()
-        with open_view(False) as view:
+        with self._ending_in_order(), open_view(False) as view:
+            runtime = self._open()
             self._warn(view)
             (result,) = self._follow(self._train([(config, step)], runtime), runtime, view, None)
         if result.metrics is None:
-            raise TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
+            raise failed_trial(result)
         return dict(result.metrics)
 
     def load(self, config: Config | Mapping[str, Sequence | Value], step: int) -> Trainer:
@@ -357,8 +440,10 @@ class Study:
         from hippotune.executors.fresh import FreshInterpreters
         from hippotune.study.alone import asked_steps, train_alone
 
-        asked = config if isinstance(config, Config) else Config(config), asked_steps(steps)
-        job = Job(self.trainer, self.settings, self.seed)
+        made = self._completion(config if isinstance(config, Config) else Config(config))
+        asked = made, asked_steps(steps)
+        start = None if self.start is None else find_start(self.start, self.home)
+        job = Job(self.trainer, self.settings, self.seed, start=start)
         with FreshInterpreters(job, self.executor.environment(self._kept_threads())) as interpreters:
             metrics = interpreters.run(train_alone, asked)
         return metrics[steps] if isinstance(steps, int) else metrics
@@ -458,19 +543,22 @@ class Study:
                 view.show(snapshot)
             return future.result()
         except KeyboardInterrupt:
+            view.close()  # the terminal is as it was, whatever comes
             view.note(
                 "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
             )
             runtime.halt()
-            view.note(f"stopped; everything is kept in {self.home}: run the same again to go on")
             raise
         except BaseException:
             if runtime.loop.error is not None:
                 runtime.halt()
             raise
 
+    def _ending_in_order(self) -> AbstractContextManager[None]:
+        return ending_in_order(f"stopped; everything is kept in {self.home}: run the same again to go on")
+
     def close(self) -> None:
-        """End the workers and let go of the plan. The study can be used again afterwards."""
+        """End the workers and unlock the plan. The study can be used again afterwards."""
         if self._runtime is not None:
             release(self._runtime)
             self._runtime = None

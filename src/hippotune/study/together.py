@@ -61,16 +61,17 @@ def tune_together(
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
     for leader in first.values():
         leader._expect([study.name for study, _ in work if leaders[study.name] is leader])
-    try:
-        for thread in threads:
-            thread.start()
-        run(0)
-        for thread in threads:
-            thread.join()
-    except KeyboardInterrupt:
-        for leader in first.values():
-            leader.halt()
-        raise
+    with work[0][0]._ending_in_order():
+        try:
+            for thread in threads:
+                thread.start()
+            run(0)
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            for leader in first.values():
+                leader.halt()
+            raise
     finished = [report for report in reports if isinstance(report, Report)]
     for report in reports:
         if isinstance(report, BaseException):

@@ -1,7 +1,9 @@
 """One tuner at work on a study: the `Trials` that it sees, and what came of them.
 
-Results reach the tuner in the order of the plan's history. A tuner that is run again hears every recorded
-result before any new one, in the order in which they first came, and so decides as it did then.
+A tuner hears results in the order of the plan's history, and those of one place in it in the order in which
+they were asked for. It hears none before what it says is durable, and none while one from further back is
+known. So what it hears, and what is open by then, follows from the plan's facts alone: run again, it hears
+the same in the same order, and decides as it did.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from hippotune import checks
 from hippotune.engine.deadlines import Limit
 from hippotune.errors import InvalidInput
 from hippotune.plan.facts import Position
@@ -22,6 +25,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Answer
 from hippotune.protocol.events import (
     BestChanged,
+    BranchesForeseen,
     ConfigsForeseen,
     DeadlineSet,
     GroupSubmitted,
@@ -29,10 +33,12 @@ from hippotune.protocol.events import (
     RequestWithdrawn,
     WorthChanged,
 )
-from hippotune.sequences.base import Sequence
+from hippotune.sequences.base import FOREVER, Sequence
 from hippotune.sequences.config import Config
 from hippotune.shell.loop import Loop
+from hippotune.study.completion import AS_GIVEN, Completion
 from hippotune.study.limits import Limits
+from hippotune.study.trunk import likely_branches
 from hippotune.tuners.base import Mode, Result, Timing, Trial, TrialGroup, Tuner
 
 NO_LIMITS = Limits()
@@ -40,6 +46,10 @@ NO_LIMITS = Limits()
 _MOMENT = 1e-3
 # A budget is looked at again after such a part of a step at the earliest: what runs ends its step anyway.
 _PART = 0.1
+
+
+# An answer's place in the plan's history, its request, and its number among all answers.
+_Arrived = tuple[int, int, int, Result]
 
 
 class _TimeUp(BaseException):
@@ -58,7 +68,8 @@ class Ranking:
 class Tuning:
     """A tuner's trials on a running loop. `share=False` keeps every trial to itself.
 
-    With `keep`, a result comes when its state is in a checkpoint, which stays until `let_go`.
+    With `keep`, a result comes when its state is in a checkpoint, which stays until `let_go`. Configs are
+    completed before they are placed; along `trunks`, checkpoints are kept where branches are likely.
     """
 
     def __init__(
@@ -69,17 +80,22 @@ class Tuning:
         keep: bool = False,
         ranking: Ranking | None = None,
         limits: Limits = NO_LIMITS,
+        completion: Completion = AS_GIVEN,
+        trunks: Iterable[Config] = (),
     ) -> None:
         self.results: list[Result] = []
         self.asked: dict[Trial, int] = {}
         self.answered = 0
         self.failed = 0
+        self.suspended = 0
         self._loop = loop
         self._study = study
         self._share = share
         self._keep = keep
         self._ranking = ranking
         self._limits = limits
+        self._completion = completion
+        self._trunks = tuple(map(completion, trunks))
         self._began = loop.executor.now()
         self._spent = loop.engine.spent(study, self._began)
         self.ended_by: Limit | None = None
@@ -91,7 +107,7 @@ class Tuning:
         self._open: dict[Trial, Position] = {}
         self._awaited: Counter[Position] = Counter()
         self._storable: set[Sequence] = set()
-        self._arrived: list[tuple[int, int, Result]] = []
+        self._arrived: list[_Arrived] = []
         self._deliveries = count()
         self._wakes: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
@@ -99,16 +115,23 @@ class Tuning:
 
     async def run(self, tuner: Tuner) -> None:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
-        self._loop.tuner_begins(self._broken)
+        self._loop.tuner_begins(self)
         if self._limits.any:
             self._set_limits()
             self._loop.when_resting(self._rest)
             self._watch()
         try:
+            await self._tune(tuner)
+            await self._proved()
+        finally:
+            self._loop.tuner_ends(self)
+
+    async def _tune(self, tuner: Tuner) -> None:
+        try:
             await tuner.run(self)
         except _TimeUp:
-            while self._arrived:  # what came in time counts
-                self._take(heappop(self._arrived)[2])
+            while self._is_ready:  # what came in time counts
+                self._take(heappop(self._arrived)[-1])
             self.cut = frozenset(trial.number for trial in self._open)
         finally:
             self._over = True
@@ -117,8 +140,13 @@ class Tuning:
             if self._limits.any:
                 self._loop.forget_resting(self._rest)
                 self._loop.handle(DeadlineSet(self._study))
-            self._loop.tuner_ends(self._broken)
             self._loop.has_begun(self._study)
+
+    async def _proved(self) -> None:
+        """Wait until no result is provisional any more; raise where training turns out not to be exact."""
+        await self._loop.proved(audits=self.ended_by is None)
+        if self._error is not None:
+            raise self._error
 
     # Limits.
 
@@ -177,11 +205,11 @@ class Tuning:
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""
         if isinstance(who, Config):
-            return self._share and self._position(who, step, "") in self._awaited
+            return self._share and self._position(self._completion(who), step, "") in self._awaited
         return self.state(who, step) in self._awaited
 
     def state(self, trial: Trial, step: int) -> Position | None:
-        """Return the position of a trial's state at a step; None where nobody has asked for it."""
+        """Return the position of a trial's state at a step; None where it was never requested."""
         return self._position(trial.config, step, self.isolation_key(trial))
 
     def _position(self, config: Config, step: int, isolation_key: str) -> Position | None:
@@ -192,7 +220,7 @@ class Tuning:
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
-        return self._loop.engine.plan.unshared(config, step) if self._share else step
+        return self._loop.engine.plan.unshared(self._completion(config), step) if self._share else step
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth."""
@@ -201,11 +229,13 @@ class Tuning:
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
-        self._loop.tuner_begins(self._broken)
+        self._loop.tuner_begins(self)
         try:
-            return await self.all(self.submit(group))
+            results = await self.all(self.submit(group))
+            await self._proved()
+            return results
         finally:
-            self._loop.tuner_ends(self._broken)
+            self._loop.tuner_ends(self)
 
     def let_go(self) -> None:
         """The checkpoints that were kept are subject to the budget again."""
@@ -243,7 +273,7 @@ class Tuning:
     def foresee(self, configs: Iterable[Config], step: int) -> None:
         """Say which configs may be asked for later, so that checkpoints are kept where they part."""
         if self._share:
-            self._loop.handle(ConfigsForeseen(tuple(configs), step))
+            self._loop.handle(ConfigsForeseen(tuple(map(self._completion, configs)), step))
 
     def submit(self, group: TrialGroup) -> list[Trial]:
         """Ask for a group; returns at once with its trials, in the group's order."""
@@ -254,8 +284,8 @@ class Tuning:
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
-            self._check(who, step, group.every)
-            trial = who if isinstance(who, Trial) else Trial(len(self.asked), who)
+            trial = who if isinstance(who, Trial) else Trial(len(self.asked), self._completion(who))
+            self._check(trial, step, group.every)
             self.asked[trial] = max(step, self.asked.get(trial, 0))
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
@@ -269,6 +299,8 @@ class Tuning:
             trials.append(trial)
         if self._keep:
             self._kept += [request.id for request in requests]
+        if self._trunks and self._share:
+            self._foresee_branches(requests)
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
             node = self._loop.engine.plan.find(request.config, request.step, request.isolation_key)
@@ -276,8 +308,22 @@ class Tuning:
             self._awaited[self._open[trial]] += 1
         return trials
 
+    def _foresee_branches(self, requests: Iterable[Request]) -> None:
+        """Keep checkpoints along trunks, and say where a branch begins at none."""
+        plan = self._loop.engine.plan
+        for request in requests:
+            if (repeated := plan.repeated(request.config, request.step)) is not None:
+                at, kept = repeated
+                self._loop.note(
+                    f"a branch at step {at} has no checkpoint there: {at - kept} steps of its trunk are "
+                    f"trained again, from step {kept} on"
+                )
+        last = max((request.step for request in requests), default=0)
+        for trunk in self._trunks:
+            self._loop.handle(BranchesForeseen(trunk, likely_branches(last)))
+
     def _reports(self, trial: Trial, step: int, every: int | None) -> tuple[int, ...]:
-        """Return the steps on the way at which metrics are due: from where the trial was last heard of."""
+        """Return the steps on the way at which metrics are due: from the trial's last answer on."""
         if every is None:
             return ()
         return tuple(range(self._heard.get(trial, 0) // every * every + every, step, every))
@@ -289,12 +335,12 @@ class Tuning:
             if not self._awaited[position]:
                 del self._awaited[position]
 
-    def _check(self, who: Config | Trial, step: int, every: int | None) -> None:
-        if not isinstance(step, int) or step < 1:
-            raise InvalidInput(f"a trial was asked for step {step!r}; expected a whole number of at least 1")
-        if every is not None and every < 1:
-            raise InvalidInput(f"every is {every!r}; expected a whole number of at least 1")
-        config = who.config if isinstance(who, Trial) else who
+    def _check(self, trial: Trial, step: int, every: int | None) -> None:
+        if checks.whole("step", step) >= FOREVER:
+            raise InvalidInput(f"step is {step}; expected a step below 2**63")
+        if every is not None:
+            checks.whole("every", every)
+        config = trial.config
         for name in config:
             if config[name] not in self._storable:
                 config[name].to_json()  # raises where it could not be stored
@@ -304,9 +350,9 @@ class Tuning:
                 f"a trial was asked for step {step}, but its config has only {config.limit} steps of values: "
                 f"{config!r}"
             )
-        if isinstance(who, Trial) and who in self._open:
+        if trial in self._open:
             raise InvalidInput(
-                f"trial {who.number} was asked for step {step} while an earlier ask is open; "
+                f"trial {trial.number} was asked for step {step} while an earlier ask is open; "
                 "wait for its result or withdraw it first"
             )
 
@@ -314,7 +360,7 @@ class Tuning:
         """Give up what is still open of a trial; nothing more is heard of it."""
         number = self._requests.pop(trial, None)
         self._close(trial)
-        self._arrived = [item for item in self._arrived if item[2].trial != trial]
+        self._arrived = [item for item in self._arrived if item[-1].trial != trial]
         heapify(self._arrived)
         if number is not None:
             self._loop.forget_request(number)
@@ -323,7 +369,7 @@ class Tuning:
     async def next(self) -> Result:
         """Wait for the next result of any open trial. Raises `LookupError` where nothing is open."""
         await self._something()
-        return self._take(heappop(self._arrived)[2])
+        return self._take(heappop(self._arrived)[-1])
 
     def _take(self, result: Result) -> Result:
         """The tuner takes a result: if it is final, its trial is open no more."""
@@ -338,12 +384,12 @@ class Tuning:
         wanted = list(trials)
         missing = set(wanted)
         finals: dict[Trial, Result] = {}
-        aside: list[tuple[int, int, Result]] = []
+        aside: list[_Arrived] = []
         try:
             while missing:
                 await self._something()
                 item = heappop(self._arrived)
-                result = item[2]
+                result = item[-1]
                 if result.final and result.trial in missing:
                     missing.discard(result.trial)
                     finals[result.trial] = self._take(result)
@@ -356,10 +402,10 @@ class Tuning:
 
     async def _something(self) -> None:
         self._check_time()
-        while not self._arrived:
+        while not self._is_ready:
             if self._error is not None:
                 raise self._error
-            if not self._requests:
+            if not self._requests and not self._arrived:
                 raise LookupError("no trial is open: submit a group before waiting for a result")
             wakes = self._wakes = asyncio.get_running_loop().create_future()
             self._loop.has_begun(self._study)
@@ -377,12 +423,23 @@ class Tuning:
         if answer.final:
             del self._requests[trial]
             self.answered += 1
-            self.failed += answer.error is not None
-        result = Result(trial, answer.step, answer.metrics, answer.error, answer.final)
+            self.failed += answer.error is not None and not answer.suspended
+            self.suspended += answer.suspended
+        result = Result(trial, answer.step, answer.metrics, answer.error, answer.final, answer.suspended)
         if self._ranking is not None and result.final and not result.failed:
             self._rank(result, self._ranking)
-        heappush(self._arrived, (answer.order, next(self._deliveries), result))
-        self._wake()
+        heappush(self._arrived, (answer.order, answer.request, next(self._deliveries), result))
+        self.facts_committed()
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the result that comes next is known and durable."""
+        return bool(self._arrived) and self._arrived[0][0] <= self._loop.committed
+
+    def facts_committed(self) -> None:
+        """Wake the tuner, if it can be told something."""
+        if self._is_ready:
+            self._wake()
 
     def _rank(self, result: Result, ranking: Ranking) -> None:
         """Tell the engine where the best results of the tuning are, when they change."""
@@ -394,7 +451,8 @@ class Tuning:
             best = tuple((each.trial.config, each.step, self.isolation_key(each.trial)) for each in ranked)
             self._loop.handle(BestChanged(self._study, best))
 
-    def _broken(self, error: BaseException) -> None:
+    def broken(self, error: BaseException) -> None:
+        """Tell the tuner that nothing more comes."""
         self._error = error
         self._wake()
 

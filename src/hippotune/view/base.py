@@ -29,7 +29,7 @@ class View(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Show how things ended, and leave the terminal as it was. May be called twice."""
+        """Show how things ended, and restore the terminal. May be called twice."""
 
     def __enter__(self) -> Self:
         return self

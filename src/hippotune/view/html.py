@@ -30,10 +30,12 @@ def report_html(report: Report, best: Best | None, asks: Sequence[tuple[Node, in
 
 def _outcome(report: Report, best: Best | None) -> Iterator[str]:
     failed = f", {len(report.failed):,} failed" if report.failed else ""
+    failed += f", {len(report.suspended):,} suspended" if report.suspended else ""
     trials = plural(len(report.trials), "trial")
     yield f"<h4>Study {escape(report.study)}: {trials}{failed}</h4>"
     if report.ended_by is not None:
         yield f"<p>Ended by the {report.ended_by}: {plural(len(report.cut), 'trial')} cut short.</p>"
+    yield f"<p>Resumed trials: {escape(report.exactness)}</p>"
     if best is not None:
         yield f"<p><b>Best: trial {best.number} at step {best.step:,}</b></p>"
         metrics = ((name, f"{value:.6g}") for name, value in best.metrics.items())
@@ -53,6 +55,7 @@ def _work(work: Work) -> Iterator[str]:
             ("steps requested", f"{work.steps_requested:,}"),
             ("steps trained", f"{work.steps_trained:,}"),
             ("steps found", f"{work.steps_found:,}"),
+            ("proofs", work.proofs),
             ("merge rate", f"{work.merge_rate:.2f}"),
             ("time", f"{work.wall_seconds:,.1f} s on {plural(work.workers, 'worker')}"),
             ("busy", f"{work.utilisation:.0%}"),

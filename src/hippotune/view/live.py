@@ -96,6 +96,8 @@ class Frame:
         requests = Text(f"{shot.requests_answered:,} of {shot.requests:,}")
         if shot.requests_failed:
             requests.append(f", {shot.requests_failed:,} failed", style="red")
+        if shot.requests_suspended:
+            requests.append(f", {shot.requests_suspended:,} suspended", style="yellow")
         beside = max(len(steps), len(requests))
         yield drawing.bar("steps", shot.steps_done, shot.steps_unique, steps, beside)
         facts = [f"{shot.steps_requested:,} asked", f"merge rate {shot.merge_rate:.2f}"]
@@ -189,8 +191,8 @@ class _Drawing:
         levels, idle, rest = ("0123456789", ".", "+") if self._ascii else ("▁▂▃▄▅▆▇█", "·", "…")
         marks = ""
         for worker in workers[: max(self._width - LABEL - len(counts) - 4, 0)]:
-            way = worker.end - worker.start
-            along = (worker.at - worker.start) / way if way else 0.0
+            length = worker.end - worker.start
+            along = (worker.at - worker.start) / length if length else 0.0
             marks += levels[min(int(along * len(levels)), len(levels) - 1)] if worker.config else idle
         more = rest if len(marks) < len(workers) else ""
         return self.labelled("workers", Text.assemble((marks, "green"), f"{more}  {counts}"))

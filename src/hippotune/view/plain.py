@@ -55,6 +55,8 @@ def line(snapshot: Snapshot) -> str:
     ]
     if snapshot.requests_failed:
         parts[0] += f", {snapshot.requests_failed:,} failed"
+    if snapshot.requests_suspended:
+        parts[0] += f", {snapshot.requests_suspended:,} suspended"
     if (best := snapshot.best) is not None:
         value = short.metric(best.metrics[snapshot.metric])
         parts.append(f"best {snapshot.metric} {value} (trial {best.trial} at step {best.step})")

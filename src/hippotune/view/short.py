@@ -97,7 +97,7 @@ class Contrast:
     """Finds out, from the configs that it is shown, which hyper-parameters are worth the room they take."""
 
     FEW = 4
-    """So many hyper-parameters are never too many to show."""
+    """Up to this many hyper-parameters are always shown."""
 
     def __init__(self) -> None:
         self._first: Config | None = None

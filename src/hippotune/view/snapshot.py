@@ -56,6 +56,7 @@ class Snapshot:
     requests_open: int
     requests_answered: int
     requests_failed: int
+    requests_suspended: int
     steps_requested: int
     steps_unique: int
     steps_trained: int

@@ -40,7 +40,7 @@ _ASCII = str.maketrans({"├": "|", "╰": "`", "╴": "-", "│": "|", "━": "
 class TreeDrawing:
     """A stage tree, for `rich.console.Console.print`.
 
-    With `depth`, so many levels of branches are drawn, in full; without, as much as fits into `LINES` lines.
+    With `depth`, that many levels of branches are drawn in full; without, as much as fits into `LINES` lines.
     """
 
     def __init__(self, tree: StageTree, depth: int | None = None) -> None:
@@ -205,12 +205,17 @@ def _labels(group: _Group, shown: Sequence[Stretch]) -> list[str]:
     Of one without siblings it is said what it changes, and of a root everything.
     """
     if len(group.siblings) > 1:
-        return _described(shown, _differing(group.siblings))
+        return told_apart(shown, group.siblings)
     (stretch,) = shown
     if group.at_root:
         return _described(shown, stretch.node.config.names)
     changes = list(stretch.node.config.changes(stretch.start))
     return [f"then {label}" for label in _described(shown, changes)] if changes else ["goes on"]
+
+
+def told_apart(shown: Sequence[Stretch], siblings: Sequence[Stretch]) -> list[str]:
+    """Say of stretches that start at one place what tells them from their siblings."""
+    return _described(shown, _differing(siblings))
 
 
 def _differing(siblings: Sequence[Stretch]) -> list[str]:

@@ -1,0 +1,38 @@
+"""What a trial's training printed, as ``hippo show STUDY --trial N --log`` prints it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from hippotune.executors.lease_log import Head
+from hippotune.history.history import TrialHistory
+
+_MARK = re.compile(r"\[step (\d+)(, \w+)?\]")
+
+
+def printed(folder: Path, trial: TrialHistory) -> Iterator[str]:
+    """Yield the lines that were printed on a trial's way, lease by lease, whichever trial each was for."""
+    reach, reaches = trial.asked, {}
+    for node in trial.node.lineage():
+        reaches[node.id], reach = reach, node.start
+    for path in sorted(folder.glob("*.log")):
+        head = Head.read(path)
+        lines = [] if head is None or head.proof else list(_on_the_way(path, head, reaches))
+        if head is not None and lines:
+            asked = f"study {head.study}, trial {head.trial}" if head.trial is not None else "a trial"
+            yield ""
+            yield f"{path}: lease {head.lease} on worker {head.worker}, for {asked}"
+            yield from lines
+
+
+def _on_the_way(path: Path, head: Head, reaches: dict[int, int]) -> Iterator[str]:
+    step = head.segments[0][1]
+    with path.open(errors="replace") as file:
+        next(file)
+        for line in file:
+            if mark := _MARK.fullmatch(line.strip()):
+                step = int(mark[1])
+            if step <= reaches.get(head.node_at(step), -1):
+                yield line.rstrip("\n")

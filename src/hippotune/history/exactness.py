@@ -1,0 +1,22 @@
+"""What was proved of a plan's trainer, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hippotune.plan.facts import ProofRecorded
+
+
+def said_of(proofs: Sequence[ProofRecorded]) -> str:
+    """Say whether resumed trials are the trials that they go on with, as far as that was proved."""
+    differs = next((each for each in proofs if each.outcome == "differs" and each.kind != "width"), None)
+    if differs is not None:
+        return f"not exact: {differs.text}"
+    audits = sum(each.kind == "audit" for each in proofs)
+    at_branches = f", {audits} {'step' if audits == 1 else 'steps'} repeated at branches" if audits else ""
+    spread = max((each.spread for each in proofs if each.outcome == "noisy"), default=None)
+    if spread is not None:
+        return f"equal up to the noise of its kernels (floats differ by {spread:.1g} at most){at_branches}"
+    if not any(each.kind == "rehearsal" for each in proofs):
+        return "not rehearsed yet"
+    return f"exact: rehearsed{at_branches}"

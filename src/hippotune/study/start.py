@@ -1,0 +1,55 @@
+"""``Study(start=...)``: where the weights come from that every trial starts from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import urllib.request
+from pathlib import Path
+from urllib.error import URLError
+from urllib.parse import unquote, urlsplit
+
+from hippotune.errors import InvalidInput
+from hippotune.trainers.starting import Start
+
+_SCHEMES = ("http", "https")
+
+
+def find_start(given: str | Path, home: Path) -> Start:
+    """Return the file that a path or a URL stands for; what a URL leads to is kept below the home."""
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+        raise InvalidInput(f"start is {given!r}; expected the path or the URL of a file of weights")
+    text = os.fspath(given)
+    parts = urlsplit(text) if "://" in text else None
+    if parts is not None and parts.scheme != "file":
+        if parts.scheme not in _SCHEMES:
+            raise InvalidInput(
+                f"start is {text!r}; expected a path, or a URL of file://, http:// or https://"
+            )
+        path = _downloaded(text, home)
+    else:
+        path = Path(text if parts is None else unquote(parts.path)).expanduser().absolute()
+    if not path.is_file():
+        raise InvalidInput(f"start is {text!r}, which is not there, or is no file")
+    with path.open("rb") as file:
+        return Start(path, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _downloaded(url: str, home: Path) -> Path:
+    """Return the copy of a URL's file, fetching it where there is none."""
+    folder = home / "starts"
+    suffix = Path(urlsplit(url).path).suffix
+    target = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}{suffix}"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        written = target.with_name(f".{target.name}.{os.getpid()}")
+        try:
+            with urllib.request.urlopen(url) as source, written.open("wb") as file:
+                shutil.copyfileobj(source, file)
+            written.replace(target)
+        except (URLError, OSError) as error:
+            raise InvalidInput(f"start is {url!r}, which cannot be fetched: {error}") from error
+        finally:
+            written.unlink(missing_ok=True)
+    return target.absolute()
