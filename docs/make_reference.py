@@ -11,7 +11,7 @@ import hippotune as hippo
 
 PAGE = Path(__file__).with_name("reference.md")
 GROUPS = {
-    "Studies": ("Study", "tune_together"),
+    "Studies": ("Study", "tune_together", "Retries"),
     "Trainers": ("Trainer", "TorchTrainer", "Loader"),
     "Executors": ("Local", "Ray", "Simulated", "Recorded"),
     "Width": ("Fluid",),
