@@ -1,61 +1,67 @@
-"""What killing costs: a study whose processes are killed at random moments, and whose script is run again.
+"""What interrupting costs: studies whose processes are killed, stopped and told to end, and run again.
 
-The study is `studies/noisy.py`: successive halving over schedules, and late branches. While its script runs,
-either the script itself (which is the engine) or one of its workers is killed by SIGKILL, at moments spread
-evenly from its first instruction to a good while after its first trained step. A script that was killed is
-started again. When it has come to its end it is run once more, untouched, and what it prints is compared with
-what an undisturbed run printed; then a new round begins in a new home, until all kills are spent.
+The studies are those of `studies/noisy.py`: successive halving with late branches, SHA, ASHA, PBT,
+Hyperband, TPE, BOHB, HyperSched with a deadline, and on torch SHA and a grid that `Fluid` trains at width 2;
+on SQLite and on a PostgreSQL server that is started here. While a script runs, the script (which is the
+engine) or its workers get SIGKILL, SIGTERM, Ctrl-C or SIGSTOP (`chaos_life.py`), at moments spread evenly
+from its first instruction to a good while after its first trained step. A script that was ended is started
+again. When it has come to its end it is run once more, untouched; then a new round begins with the next
+study in a new home, until all attacks are spent.
 
-What was trained is counted from a log that the trainer itself writes, a line for every step.
+What was trained is counted from a log that the trainer itself writes, a line for every step. Every metric is
+compared with that of a plain loop in this process.
 
-Bars, for any number of kills:
-  no result and no trial's final state differs from the undisturbed run, and none is missing;
-  no step is trained again while the plan has its checkpoint;
-  no more steps are trained again than had been trained since the last durable checkpoint at the kills (and on
-  the way of the one late branch that nobody expected);
-  the untouched run at the end of a round trains nothing;
+Bars, for any number of attacks:
+  no metric of any trial differs from the plain loop's: bit for bit, and at width 2 to 9 digits;
+  where the order in which trials finish decides nothing, trials and final states are those of an undisturbed
+  run, and none is missing; of the other tuners, no trial of a life is another config in a later one;
+  the untouched run at the end of a round prints what the run before it printed, and trains nothing
+  (HyperSched goes by the clock and is exempt from these two);
+  no step is trained again while the plan has its checkpoint, and no more steps than had been trained since
+  the last durable checkpoint (and on the way of the one late branch that nobody expected); steps that were
+  repeated to prove exactness are counted apart, two for each process that was killed in such a step;
   it leaves no file behind that the plan does not know, and every checkpoint of the plan is whole;
-  no process is left over.
+  no process, temporary folder, lease or database connection is left over.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import math
 import random
-import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import psutil
+import psycopg
 
+from chaos_ledger import Ledger
+from chaos_life import ATTACKS, Life
 from harness import Bar, Figures, run
-from hippotune.errors import CheckpointError, StoreError
-from hippotune.plan.plan import Plan
 from hippotune.sequences.config import Config
-from hippotune.shell.runtime import checkpoint_folder
-from hippotune.store.catalog import FILE_NAME, open_store
-from hippotune.store.files import CheckpointFiles
-from hippotune.store.secret import FILE_NAME as KEY_NAME
-from studies.noisy import states
+from hippotune.trainers.session import Session
+from studies.noisy import TORCH, trainer_of
 
-SCRIPT = Path(__file__).parent / "studies" / "noisy.py"
-MARK = "HIPPO_CHAOS"
+sys.path += [str(Path(__file__).parent / "studies"), str(Path(__file__).parents[1] / "tests")]
+from postgres import postgresql_server
+
 AFTER_FIRST_STEP = 0.8
-"""Kills come until so many seconds after a life would have trained its first step."""
+"""Attacks come until so many seconds after a life would have trained its first step."""
 
-PATIENCE = 300.0
+ATTACKS_A_ROUND = 16
+CLOSE = 1e-9
+
+PLAIN = ("halving", "asha", "pbt", "hyperband", "tpe", "hypersched", "bohb", "branches")
+SYNCHRONOUS = ("branches", "halving", "pbt", "hyperband", "halving on torch", "fluid")
+BY_THE_CLOCK = ("hypersched",)
 
 BARS = [
     Bar(figure, "at most", 0)
@@ -63,220 +69,95 @@ BARS = [
         "results_different",
         "results_missing",
         "states_different",
+        "decisions_different",
+        "answers_different_when_run_again",
         "steps_in_spite_of_a_checkpoint",
         "steps_beyond_what_was_lost",
         "steps_of_untouched_runs",
         "files_unknown",
         "checkpoints_not_whole",
         "processes_left",
+        "folders_left",
+        "leases_left",
+        "connections_left",
     )
 ]
 
 Printed = list[dict[str, Any]]
 
 
-class Life:
-    """One run of the script, and the processes that belong to it."""
+@dataclass
+class Undisturbed:
+    """What came of a kind of study that nothing was done to."""
 
-    def __init__(self, folder: Path, store: str | None) -> None:
-        self._mark = secrets.token_hex(8)
-        self._out, self._err = folder / "out", folder / "err"
-        self.began = time.time()
-        with self._out.open("w") as out, self._err.open("w") as err:
-            self._script = subprocess.Popen(
-                [
-                    sys.executable,
-                    str(SCRIPT),
-                    str(folder / "home"),
-                    str(folder / "log"),
-                    *filter(None, [store]),
-                ],
-                stdout=out,
-                stderr=err,
-                env={**os.environ, MARK: self._mark, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    def workers(self) -> list[psutil.Process]:
-        """Return all processes of this life but the script itself."""
-        return [process for process in self._processes() if process.pid != self._script.pid]
-
-    def _processes(self) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
-
-    def ends_within(self, seconds: float) -> bool:
-        """Wait; return whether the script has come to its end."""
-        with suppress(subprocess.TimeoutExpired):
-            self._script.wait(seconds)
-        if self._script.returncode:
-            raise RuntimeError(f"the script ended with {self._script.returncode}:\n{self._err.read_text()}")
-        return self._script.returncode == 0
-
-    def come_to_its_end(self) -> None:
-        """Wait until the script ends by itself."""
-        if not self.ends_within(PATIENCE):
-            raise RuntimeError(f"the script is stuck for {PATIENCE} seconds:\n{self._err.read_text()}")
-
-    def kill(self) -> bool:
-        """Kill the script; return whether it was still running."""
-        self._script.kill()
-        return self._script.wait() != 0
-
-    def left_over(self) -> int:
-        """Wait for the processes to follow the script; return how many do not."""
-        _, alive = psutil.wait_procs(self.workers(), timeout=10)
-        for process in alive:
-            process.kill()
-        return len(alive)
-
-    def printed(self) -> Printed:
-        """Return what a script that has come to its end printed."""
-        printed: Printed = json.loads(self._out.read_text())
-        return printed
+    trials: Printed
+    names: set[str]
+    first_step: float
+    trained_again: list[str]
 
 
-class Ledger:
-    """What is known of one home from outside: steps from the trainer's log, checkpoints from the plan.
+class PlainLoop:
+    """The truth about metrics: every config trained by itself, from the first step on, in this process."""
 
-    A state stands for the values of all steps that led to it, so it is the same in every process and run.
-    `unexpected` are those on the way to the branch that nobody expected, which are trained twice anyway.
-    """
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[int, dict[str, dict[str, float]]]] = {}
 
-    def __init__(self, folder: Path, store: str | None, unexpected: Iterable[str] = ()) -> None:
-        self.folder = folder
-        self.store = store
-        self.lost = 0
-        self._unexpected = set(unexpected)
-        folder.mkdir(exist_ok=True)
-        self._accounted: set[int] = set()
-        self._kept_since: dict[str, int] = {}
-        self._ways: dict[Config, list[str]] = {}
-
-    def trained(self) -> list[tuple[int, float, str]]:
-        """Return all steps that were trained, in their order: in which process, when, and to which state."""
-        log = self.folder / "log"
-        parts = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-        return [(int(pid), float(moment), state) for pid, moment, state in parts]
-
-    def secured(self, running: bool) -> set[str]:
-        """Return the states that are in a checkpoint now, with all states on the way to them."""
-        plan, _ = self._plan(running)
-        known = len(self.trained())
-        secured: set[str] = set()
-        for position, _ in plan.checkpoints():
-            config = plan[position.node].config
-            way = self._ways.get(config, [])
-            if len(way) < position.step:
-                way = self._ways[config] = [state.hex() for state in islice(states(config), position.step)]
-            self._kept_since.setdefault(way[position.step - 1], known)
-            secured.update(way[: position.step])
-        return secured
-
-    def _plan(self, running: bool) -> tuple[Plan, Path]:
-        """Return the plan, and the folder of its checkpoints.
-
-        What a killed process has left of a file is read from a copy: to recover it is left to the next life.
-        """
-        home = self.folder / "home"
-        with tempfile.TemporaryDirectory() as copy:
-            if self.store is None and not running:
-                for file in home.glob(f"{FILE_NAME}*"):
-                    shutil.copy(file, copy)
-            source = home if running else Path(copy)
-            with suppress(StoreError), open_store(source, self.store, create=False) as catalog:
-                for info in catalog.plans():
-                    if str(self.folder) in info.key.settings:
-                        return Plan.replay(catalog.view(info.key).read()), checkpoint_folder(home, info.key)
-        return Plan(), home  # killed before there was one
-
-    def bury(self, pids: set[int] | None, secured: set[str]) -> None:
-        """Account for killed processes (None: all of them): what they trained and is not secured is lost.
-
-        So is what they trained again on the way of the unexpected branch: checkpoints further along the way
-        that it leaves do not help it.
-        """
-        known: set[str] = set()
-        for number, (pid, _, state) in enumerate(self.trained()):
-            if number not in self._accounted and (pids is None or pid in pids):
-                self._accounted.add(number)
-                self.lost += state not in secured or (state in self._unexpected and state in known)
-            known.add(state)
-
-    @property
-    def trained_again(self) -> list[str]:
-        """The steps that were trained and had been trained before, by the states that they led to."""
-        times = Counter(state for _, _, state in self.trained())
-        return list((times - Counter(times.keys())).elements())
-
-    @property
-    def trained_in_spite(self) -> int:
-        """How many steps were trained while it was known that the plan has their checkpoint."""
-        trained = enumerate(state for _, _, state in self.trained())
-        return sum(number >= self._kept_since.get(state, number + 1) for number, state in trained)
-
-    def audit(self) -> Counter[str]:
-        """Compare the plan with the files below the home, when no process is at work."""
-        plan, folder = self._plan(running=False)
-        files = CheckpointFiles(folder)
-        kept = {checkpoint.name: checkpoint for _, checkpoint in plan.checkpoints()}
-        databases = (f"{FILE_NAME}{ending}" for ending in ("", "-wal", "-shm"))
-        expected = {"checkpoints", "locks", KEY_NAME, *databases}
-        found = Counter[str]()
-        names = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")}
-        found["files_unknown"] = len(names - kept.keys())
-        found["files_unknown"] += len({path.name for path in (self.folder / "home").iterdir()} - expected)
-        for checkpoint in kept.values():
-            try:
-                files.verify(checkpoint)
-            except CheckpointError:
-                found["checkpoints_not_whole"] += 1
-        return found
+    def metrics(self, kind: str, trial: dict[str, Any]) -> dict[str, dict[str, float]]:
+        """Return the metrics of a trial at the steps at which it has some, by step."""
+        steps = {int(step) for step in trial["metrics"]}
+        key = (trainer_of(kind).__name__, trial["config"])
+        if key not in self._known or not steps <= {int(step) for step in self._known[key][1]}:
+            session = Session(trainer_of(kind), {"log": "/dev/null"}, 0)
+            session.start(Config.from_json(trial["json"]), 0, None, warm=False)
+            found = {}
+            for step in range(1, max(steps, default=0) + 1):
+                session.advance()
+                if step in steps:
+                    found[str(step)] = session.evaluate()
+            self._known[key] = (max(steps, default=0), found)
+        return self._known[key][1]
 
 
-def untouched(folder: Path, store: str | None) -> tuple[Printed, float, int]:
+def differs(kind: str, expected: dict[str, float], found: dict[str, float]) -> bool:
+    """Whether metrics are not what they should be."""
+    if kind != "fluid" or expected.keys() != found.keys():
+        return expected != found
+    return not all(math.isclose(expected[name], found[name], rel_tol=CLOSE) for name in expected)
+
+
+def run_to_the_end(ledger: Ledger, kind: str) -> tuple[dict[str, Any], float, int]:
     """Run the script to its end; return what it printed, when it was in training, and what was left over."""
-    with Life(folder, store) as life:
+    before = len(ledger.trained())
+    with Life(ledger.folder, kind, ledger.store) as life:
         life.come_to_its_end()
-        first = min((moment for _, moment, _ in Ledger(folder, store).trained()), default=time.time())
+        first = min((moment for _, moment, _ in ledger.trained()[before:]), default=time.time())
         return life.printed(), first - life.began, life.left_over()
 
 
-def disturbed(
-    life: Life, ledger: Ledger, chance: random.Random, span: float, kills: int
+def attacked(
+    life: Life, ledger: Ledger, chance: random.Random, first_step: float, most: int
 ) -> tuple[Counter[str], bool]:
-    """Kill one process after the other; return how many, and whether the script came to its end."""
-    killed = Counter[str]()
-    while killed.total() < kills:
+    """Do one thing after the other to a life; return what, and whether the script came to its end."""
+    done = Counter[str]()
+    span = first_step + AFTER_FIRST_STEP
+    while done.total() < most:
         if life.ends_within(chance.uniform(0, span)):
-            return killed, True
-        workers = life.workers()
-        if workers and chance.random() < 0.5:
-            worker = chance.choice(workers)
-            secured = ledger.secured(running=True)
-            with suppress(psutil.NoSuchProcess):
-                worker.kill()
-                worker.wait()
-                ledger.bury({worker.pid}, secured)
-                killed["kills_of_workers"] += 1
-        elif life.kill():
-            killed["kills_of_engines"] += 1
-            return killed, False
+            return done, True
+        span = first_step / 2  # about what it takes a worker to come back
+        secured = ledger.secured(running=True)
+        attack, killed = life.attack(chance)
+        done[attack] += 1
+        if killed is None:
+            return done, False
+        ledger.bury(killed, secured)
     life.come_to_its_end()
-    return killed, True
+    return done, True
 
 
-def lives(ledger: Ledger, chance: random.Random, first_step: float, kills: int) -> Counter[str]:
-    """Start the script again and again until it comes to its end; return the figures.
+def lives(
+    ledger: Ledger, kind: str, chance: random.Random, first_step: float, most: int
+) -> tuple[Counter[str], Printed]:
+    """Start the script again and again until it comes to its end; return figures, and what it printed then.
 
     `first_step` is how long a life takes to its first trained step, as it was last time.
     """
@@ -284,74 +165,146 @@ def lives(ledger: Ledger, chance: random.Random, first_step: float, kills: int) 
     spent, ended = 0, False
     while not ended:
         before = len(ledger.trained())
-        with Life(ledger.folder, ledger.store) as life:
-            killed, ended = disturbed(life, ledger, chance, first_step + AFTER_FIRST_STEP, kills - spent)
+        with Life(ledger.folder, kind, ledger.store) as life:
+            done, ended = attacked(life, ledger, chance, first_step, most - spent)
             figures["processes_left"] += life.left_over()
         if new := ledger.trained()[before:]:
             first_step = min(moment for _, moment, _ in new) - life.began
         if not ended:
             ledger.bury(None, ledger.secured(running=False))
-        spent += killed.total()
-        figures.update(killed)
+        spent += done.total()
+        figures.update({f"attacks: {attack}": times for attack, times in done.items()})
+        figures["attacks"] += done.total()
         figures["lives"] += 1
-    return figures
+    return figures, life.printed()["trials"]
 
 
-def compared(expected: Printed, found: Printed) -> Counter[str]:
-    """Compare what two runs printed."""
+def compared(kind: str, expected: Printed, found: Printed, truth: PlainLoop) -> Counter[str]:
+    """Compare what a run printed with the plain loop, and where it is synchronous with an undisturbed run."""
     figures = Counter[str]()
-    for place, trial in enumerate(expected):
-        other = found[place] if place < len(found) else {"config": None, "metrics": {}, "state": None}
-        figures["states_different"] += (trial["config"], trial["state"]) != (other["config"], other["state"])
-        for step, metrics in trial["metrics"].items():
-            figures["results_compared"] += 1
-            figures["results_missing"] += step not in other["metrics"]
-            figures["results_different"] += other["metrics"].get(step, metrics) != metrics
-        figures["results_different"] += len(other["metrics"].keys() - trial["metrics"].keys())
-    figures["results_different"] += max(len(found) - len(expected), 0)
+    for trial in found:
+        metrics = truth.metrics(kind, trial)
+        figures["results_compared"] += len(trial["metrics"])
+        figures["results_different"] += sum(
+            differs(kind, metrics[step], told) for step, told in trial["metrics"].items()
+        )
+    if kind in SYNCHRONOUS:
+        for place, trial in enumerate(expected):
+            other = found[place] if place < len(found) else {"config": None, "metrics": {}, "state": None}
+            is_other_state = kind != "fluid" and trial["state"] != other["state"]
+            figures["states_different"] += trial["config"] != other["config"] or is_other_state
+            figures["results_missing"] += len(trial["metrics"].keys() - other["metrics"].keys())
+        figures["states_different"] += max(len(found) - len(expected), 0)
+    elif kind not in BY_THE_CLOCK:
+        figures["results_missing"] += max(len(expected) - len(found), 0)
     return figures
 
 
-def played(ledger: Ledger, expected: Printed, anyway: int, *disturbance: Any) -> Counter[str]:
+def played(ledger: Ledger, kind: str, calm: Undisturbed, truth: PlainLoop, *chances: Any) -> Counter[str]:
     """Play one round in a home of its own; return its figures."""
-    figures = lives(ledger, *disturbance)
-    trained = len(ledger.trained())
-    found, _, left = untouched(ledger.folder, ledger.store)
-    figures.update(compared(expected, found))
-    figures.update(ledger.audit())
+    figures, first = lives(ledger, kind, *chances)
+    trained, proved = len(ledger.trained()), ledger.proved()
+    last, _, left = run_to_the_end(ledger, kind)
     figures["rounds"] += 1
     figures["processes_left"] += left
+    figures["leases_left"] += last["leases"]
+    figures["folders_left"] += len(list((ledger.folder / "tmp").iterdir()))
     figures["steps_trained"] += trained
-    figures["steps_of_untouched_runs"] += len(ledger.trained()) - trained
+    figures.update(compared(kind, calm.trials, last["trials"], truth))
+    figures.update(ledger.audit(calm.names))
+    if kind not in BY_THE_CLOCK:
+        figures["answers_different_when_run_again"] += first != last["trials"]
+        new = len(ledger.trained()) - trained - (ledger.proved() - proved)
+        figures["steps_of_untouched_runs"] += 0 if kind in TORCH else new
+        figures["decisions_different"] += 0 if kind == "branches" else ledger.trials_asked_twice()
     again = len(ledger.trained_again)
     figures["steps_trained_again"] += again
     figures["steps_lost"] += ledger.lost
-    figures["steps_in_spite_of_a_checkpoint"] += ledger.trained_in_spite
-    figures["steps_beyond_what_was_lost"] += max(again - ledger.lost - anyway, 0)
+    excused = ledger.excused()
+    figures["steps_that_prove_exactness"] += excused
+    figures["steps_in_spite_of_a_checkpoint"] += max(ledger.trained_in_spite - excused, 0)
+    if kind == "branches":
+        once_more = again - ledger.lost - len(calm.trained_again) - excused
+        figures["steps_beyond_what_was_lost"] += max(once_more, 0)
     return figures
+
+
+@contextmanager
+def database(server: str | None, name: str) -> Iterator[str | None]:
+    """Make a database for one round, and see that nothing is connected to it in the end."""
+    if server is None:
+        yield None
+        return
+    with psycopg.connect(server % "postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        yield server % name
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def connections(server: str | None, name: str) -> int:
+    if server is None:
+        return 0
+    with psycopg.connect(server % "postgres") as connection:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        row = connection.execute(query, [name]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def studies(kinds: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield kinds of study for ever, and whether each is on PostgreSQL. Torch starts slowly and is rare."""
+    plain = [kind for kind in kinds if kind not in TORCH]
+    slow = [kind for kind in kinds if kind in TORCH]
+    for turn, on_postgresql in enumerate(cycle((False, True))):
+        yield from ((kind, on_postgresql ^ bool(place % 2)) for place, kind in enumerate(plain))
+        if slow and (not plain or turn % 2 == 0):
+            yield slow[turn // 2 % len(slow)], on_postgresql
 
 
 def measure(options: argparse.Namespace) -> Figures:
     began = time.monotonic()
     chance = random.Random(options.seed)
-    figures = Counter[str](dict.fromkeys(("kills_of_engines", "kills_of_workers", "rounds", "lives"), 0))
-    with tempfile.TemporaryDirectory() as folder:
-        first = Ledger(Path(folder) / "undisturbed", options.store)
-        expected, first_step, figures["processes_left"] = untouched(first.folder, options.store)
-        while (kills := figures["kills_of_engines"] + figures["kills_of_workers"]) < options.kills:
-            print(f"{kills} of {options.kills} kills", file=sys.stderr)
-            again = first.trained_again
-            ledger = Ledger(Path(folder) / f"round-{figures['rounds']}", options.store, again)
-            figures.update(played(ledger, expected, len(again), chance, first_step, options.kills - kills))
+    figures = Counter[str](dict.fromkeys(("attacks", *(f"attacks: {attack}" for attack in ATTACKS)), 0))
+    calm: dict[str, Undisturbed] = {}
+    truth = PlainLoop()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(postgresql_server()).url if options.postgresql else None
+        for kind, on_postgresql in studies(options.kinds):
+            if figures["attacks"] >= options.kills:
+                break
+            where = server if on_postgresql else None
+            print(
+                f"{figures['attacks']} of {options.kills}: {kind}" + " on PostgreSQL" * (where is not None),
+                file=sys.stderr,
+            )
+            if kind not in calm:
+                ledger = Ledger(folder / f"undisturbed-{kind}", None)
+                printed, first_step, figures["processes_left"] = run_to_the_end(ledger, kind)
+                figures.update(compared(kind, printed["trials"], printed["trials"], truth))
+                calm[kind] = Undisturbed(printed["trials"], ledger.names(), first_step, ledger.trained_again)
+            name = f"round_{figures['rounds']}"
+            with database(where, name) as store:
+                ledger = Ledger(folder / name, store, calm[kind].trained_again)
+                most = min(options.kills - figures["attacks"], ATTACKS_A_ROUND)
+                figures.update(played(ledger, kind, calm[kind], truth, chance, calm[kind].first_step, most))
+                figures["rounds_on_postgresql"] += where is not None
+                figures["rounds_on_torch"] += kind in TORCH
+                figures["connections_left"] += connections(where, name)
             shutil.rmtree(ledger.folder)
+            if options.check and (missed := [bar.figure for bar in BARS if figures[bar.figure]]):
+                print(f"  missed so far: {missed}", file=sys.stderr)
     barred = {bar.figure: figures.pop(bar.figure, 0) for bar in BARS}
-    return {"trials": len(expected), **figures, **barred, "seconds": time.monotonic() - began}
+    return {**figures, **barred, "minutes": (time.monotonic() - began) / 60}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=int, default=200, help="how many processes to kill (200)")
-    parser.add_argument("--seed", type=int, default=0, help="decides what is killed when (0)")
-    parser.add_argument("--store", help="a PostgreSQL URL, in place of SQLite")
+    parser.add_argument("--kills", type=int, default=200, help="how many attacks there are (200)")
+    parser.add_argument("--seed", type=int, default=0, help="decides what is done when (0)")
+    parser.add_argument(
+        "--kinds", nargs="+", default=[*PLAIN, *TORCH], choices=[*PLAIN, *TORCH], help="which studies (all)"
+    )
+    parser.add_argument("--no-postgresql", dest="postgresql", action="store_false", help="SQLite only")
 
 
 if __name__ == "__main__":

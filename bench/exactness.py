@@ -1,19 +1,19 @@
 """Are shared trials what they are alone? Hundreds of small trainers, each with state of another kind.
 
 Every trainer of `exactness_trainers` is trained with four configs that branch at steps 2 and 4: by a plain
-loop, each trial in a process of its own, and by studies: shared, not shared, on two workers, and in a fresh
-process that goes on from what the first study kept. All metrics are compared bit for bit. A trainer that
-cannot be exact has to be named: by an error of the study, or by ``hippotune.testing.check_exact``.
+loop, each trial in a process of its own, and by plain studies: shared, not shared, on two workers, and in a
+fresh process that goes on from what the first study kept. All metrics are compared bit for bit, clocks apart.
+A trainer that cannot be exact has to be named by the study: by its identity, its rehearsal or an audit.
 
 Workers are forks of a process that has imported everything; with ``--fresh`` they are interpreters that start
 from nothing, which takes several times as long.
 
 Bars:
   at least 150 trainers;
-  none is silently wrong: in no study, unless check_exact names what is wrong with it;
-  none that can be exact is refused, or only named;
-  each error, and each finding of check_exact that has to stand in for one, names what it is about: an
-  attribute, a global, a function; of state that no object leads to, where to look for it.
+  none is silently wrong: no study ends with metrics that the plain loop does not give;
+  none that can be exact is refused, and none of them is warned of, unless something on it is volatile;
+  each error and each warning names what it is about: an attribute, a global, a function; of state that no
+  object leads to, where to look for it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import argparse
 import gc
 import importlib
 import json
+import logging
 import os
 import pkgutil
 import selectors
@@ -38,7 +39,7 @@ from typing import Any, Literal
 
 import hippotune as hippo
 from exactness_alone import Measured, bits, fork, in_a_fork, trained_alone
-from exactness_trainers import CONFIGS, LATER, STEPS
+from exactness_trainers import CONFIGS, LATER
 from exactness_workers import warm_workers
 from harness import Bar, Figures, run
 from hippotune.tuners import TrialGroup, Tuner
@@ -51,17 +52,18 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
 }
 
-Outcome = Literal["exact", "named", "unclear", "wrong"]
+Outcome = Literal["exact", "volatile", "named", "unclear", "wrong"]
 Trials = dict[str, Measured]
 BARS = [
     Bar("trainers", "at least", 150),
     Bar("wrong", "at most", 0),
     Bar("refused", "at most", 0),
+    Bar("warned_without_need", "at most", 0),
     Bar("unclear", "at most", 0),
 ]
 _MODES = ("shared", "not shared", "two workers", "fresh process")
 _LATER = "later"
-_SHOWN = 300
+_SHOWN = 1000
 _NOT_USED = ("ray", "optuna", "plots", "cli", "__main__")  # parts of the package that no study here needs
 
 
@@ -74,18 +76,12 @@ class Finding:
     expect: str
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
-    check: str | None = None
-    is_check_clear: bool = True
 
     @property
     def result(self) -> Outcome:
-        """Return the worst of all; what check_exact names is not silent."""
-        found = set(self.outcomes.values())
-        if "wrong" in found:
-            if self.check is None:
-                return "wrong"
-            return "named" if self.is_check_clear and "unclear" not in found else "unclear"
-        return "unclear" if "unclear" in found else "named" if "named" in found else "exact"
+        """Return the worst of all."""
+        outcomes: tuple[Outcome, ...] = ("wrong", "unclear", "named", "volatile")
+        return next((outcome for outcome in outcomes if outcome in self.outcomes.values()), "exact")
 
 
 class Everything(Tuner):
@@ -128,25 +124,26 @@ def studied(trainer: Any, mode: str, home: Path) -> Trials:
     }
 
 
-def study_or_error(trainer: Any, mode: str, home: Path) -> Trials | str:
+def study_or_error(trainer: Any, mode: str, home: Path) -> tuple[Trials | str, str]:
+    """Return what a study measures, or its error; and what it says that differs each time."""
+    said = Said()
+    logging.getLogger("hippotune").addHandler(said)
     try:
-        return studied(trainer, mode, home)
+        return studied(trainer, mode, home), " ".join(said.texts)
     except hippo.HippoError as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", " ".join(said.texts)
 
 
-def checked(trainer: Any) -> str | None:
-    """Return what check_exact says about a trainer; None where it finds nothing."""
-    from hippotune.errors import NotExact
-    from hippotune.testing import check_exact
+class Said(logging.Handler):
+    """Keeps what is said of volatile things."""
 
-    try:
-        check_exact(trainer, CONFIGS["drop at 2 and 4"][0], steps=STEPS, quick=True, processes=1)
-    except NotExact as error:
-        return str(error)
-    except hippo.HippoError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "volatile = {" in record.getMessage():
+            self.texts.append(record.getMessage())
 
 
 def examined(trainer: Any, options: argparse.Namespace) -> Finding:
@@ -157,32 +154,32 @@ def examined(trainer: Any, options: argparse.Namespace) -> Finding:
         alone = references(trainer)
         with nullcontext() if options.fresh else warm_workers(Path(folder)):
             for mode in options.modes:
-                if mode == "fresh process" and finding.outcomes.get("shared", "exact") not in (
-                    "exact",
-                    "wrong",
-                ):
+                if mode == "fresh process" and finding.outcomes.get("shared") in ("named", "unclear"):
                     continue  # there is nothing to go on from
-                got = in_a_fork(partial(study_or_error, trainer, mode, Path(folder)))
-                finding.outcomes[mode], said = compared(alone, got, trainer.named)
-                if said:
-                    finding.said[mode] = said
-            unnamed = "wrong" in finding.outcomes.values() or (
-                trainer.expect == "named" and "exact" in finding.outcomes.values()
-            )
-            if unnamed or options.check_all:
-                finding.check = in_a_fork(partial(checked, trainer))
-                wanted = trainer.found or trainer.named
-                finding.is_check_clear = finding.check is None or wanted in finding.check
+                got, warned = in_a_fork(partial(study_or_error, trainer, mode, Path(folder)))
+                finding.outcomes[mode], said = compared(alone, got, warned, trainer)
+                if said or warned:
+                    finding.said[mode] = said or warned
     return finding
 
 
-def compared(alone: Trials, got: Trials | str, named: str) -> tuple[Outcome, str]:
+def compared(alone: Trials, got: Trials | str, warned: str, trainer: Any) -> tuple[Outcome, str]:
+    names = [name for name in (trainer.named, trainer.found) if name] or [""]
     if isinstance(got, str):
-        return ("named" if named in got else "unclear"), got
+        return ("named" if any(name in got for name in names) else "unclear"), got
     for name, measured in got.items():
-        if measured != alone[name]:
+        if _without_clocks(measured) != _without_clocks(alone[name]):
             return "wrong", f"{name}: alone {_decimal(alone[name])}, in the study {_decimal(measured)}"
-    return "exact", ""
+    if not warned:
+        return "exact", ""
+    return ("volatile" if any(name in warned for name in names) else "unclear"), warned
+
+
+def _without_clocks(measured: Measured) -> Measured:
+    return {
+        step: {name: value for name, value in metrics.items() if name != "seconds"}
+        for step, metrics in measured.items()
+    }
 
 
 def _decimal(measured: Measured) -> dict[int, dict[str, float]]:
@@ -244,18 +241,18 @@ def measure(options: argparse.Namespace) -> Figures:
     return {
         "trainers": len(findings),
         "exact": results["exact"],
+        "volatile": results["volatile"],
         "named": results["named"],
         "wrong": results["wrong"] + len(broken),
         "unclear": results["unclear"],
         "refused": sum(map(is_refused, findings)),
-        "named_by_check_exact": sum(finding.check is not None for finding in findings),
-        "false_alarms": sum(finding.result == "exact" and finding.check is not None for finding in findings),
+        "warned_without_need": sum(it.expect == "exact" and it.result == "volatile" for it in findings),
         "seconds": time.perf_counter() - began,
     }
 
 
 def is_refused(finding: Finding) -> bool:
-    return finding.expect == "exact" and finding.result != "exact"
+    return finding.expect in ("exact", "volatile") and finding.result not in ("exact", "volatile")
 
 
 def table(findings: list[Finding]) -> Iterator[str]:
@@ -263,10 +260,10 @@ def table(findings: list[Finding]) -> Iterator[str]:
     for finding in findings:
         by_cause[finding.cause][finding.result] += 1
     width = max(map(len, by_cause), default=0)
-    columns = ("exact", "named", "unclear", "wrong")
-    yield f"{'cause':<{width}}  trainers  " + "  ".join(f"{column:>7}" for column in columns)
+    columns = ("exact", "volatile", "named", "unclear", "wrong")
+    yield f"{'cause':<{width}}  trainers  " + "  ".join(f"{column:>8}" for column in columns)
     for cause, results in by_cause.items():
-        counts = "  ".join(f"{results[column]:>7}" for column in columns)
+        counts = "  ".join(f"{results[column]:>8}" for column in columns)
         yield f"{cause:<{width}}  {results.total():>8}  {counts}"
 
 
@@ -276,8 +273,6 @@ def listed(findings: list[Finding], broken: dict[str, str], verbose: bool) -> It
             yield f"{finding.name} ({finding.cause}; expected: {finding.expect}): {finding.outcomes}"
             for mode, said in finding.said.items():
                 yield f"    {mode}: {said[:_SHOWN]}"
-            if finding.check is not None:
-                yield f"    check_exact: {finding.check[:_SHOWN]}"
     for name in broken:
         yield f"{name} could not be examined"
 
@@ -301,11 +296,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--modes", nargs="+", choices=_MODES, default=_MODES, help="these studies only")
     parser.add_argument("--jobs", type=int, default=2, help="trainers at the same time (2)")
     parser.add_argument("--fresh", action="store_true", help="start every worker as a new interpreter")
-    parser.add_argument(
-        "--check-all",
-        action="store_true",
-        help="check_exact of all trainers, not only where studies name nothing",
-    )
     parser.add_argument("--details", metavar="FILE", help="write what came of every trainer to a file")
     parser.add_argument("--verbose", action="store_true", help="show what came of every trainer")
 

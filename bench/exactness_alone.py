@@ -118,7 +118,10 @@ def _random_state_put_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _evaluating(trial: Trained) -> Iterator[None]:
-    """Put modules on a torch trainer into evaluation mode, without gradients, as evaluate() is promised."""
+    """Put modules on a torch trainer into evaluation mode, without gradients, as evaluate() is promised.
+
+    Weights that hooks compute in every call are put back too.
+    """
     import hippotune as hippo
 
     if "torch" not in sys.modules or not isinstance(trial, hippo.TorchTrainer):
@@ -128,9 +131,17 @@ def _evaluating(trial: Trained) -> Iterator[None]:
 
     owners = [value for value in vars(trial).values() if isinstance(value, torch.nn.Module)]
     modes = [(module, module.training) for owner in owners for module in owner.modules()]
+    tensors = [
+        (module, name, value)
+        for module, _ in modes
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    ]
     for module, _ in modes:
         module.training = False
     with torch.no_grad():
         yield
     for module, mode in modes:
         module.training = mode
+    for module, name, value in tensors:
+        vars(module)[name] = value

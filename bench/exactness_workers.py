@@ -1,8 +1,9 @@
 """Workers that start at once: forks of a process that has imported everything and has run nothing.
 
-An engine starts a worker as ``python -m MODULE ARGUMENTS``. Inside `warm_workers`, ``sys.executable`` is a
-small program that hands its arguments, environment and open files over to such a process, and waits for the
-fork that runs the module. To the engine both are one process: they are in one group, and end with one status.
+An engine starts a worker as ``python -P keeper.py FOLDER MODULE ARGUMENTS``, and a worker starts a fresh
+interpreter so too. Inside `warm_workers`, ``sys.executable`` is a small program that hands its arguments,
+environment and open files over to such a process, and waits for the fork that runs the module. To the engine
+both are one process: they end with one status, and with the process that started them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import contextlib
 import json
 import os
 import runpy
+import select
+import signal
 import socket
 import sys
 import traceback
@@ -19,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _LAUNCHER = """#!{python} -IS
-import json, os, socket, sys
+import ctypes, json, os, socket, sys
+ctypes.CDLL(None).prctl(1, 15)
 fds = [0, 1, 2] + [int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2]
 kept = []
 for fd in fds:
@@ -50,11 +54,12 @@ def warm_workers(folder: Path) -> Iterator[None]:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
+    python, sys.executable = sys.executable, str(launcher)
     server = os.fork()
     if server == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _serve(listening)
     listening.close()
-    python, sys.executable = sys.executable, str(launcher)
     try:
         yield
     finally:
@@ -69,12 +74,18 @@ def _serve(listening: socket.socket) -> None:
         line, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
+            asked = _asked(line)
             worker = os.fork()
             if worker == 0:
+                line.close()
                 try:
-                    _run(line)
+                    _run(*asked)
                 finally:  # also where the study has ended it before it began: its group is gone
                     os._exit(1)
+            ended = os.pidfd_open(worker)
+            ready, _, _ = select.select([ended, line], [], [])
+            if ended not in ready:  # its other half is gone
+                os.kill(worker, 9)
             _, status = os.waitpid(worker, 0)
             with contextlib.suppress(OSError):
                 line.sendall(str(os.waitstatus_to_exitcode(status)).encode())
@@ -85,13 +96,19 @@ def _serve(listening: socket.socket) -> None:
                 pass
 
 
-def _run(line: socket.socket) -> None:
+def _asked(line: socket.socket) -> tuple[list[str], dict[str, str], int, list[int], list[int]]:
+    """Return arguments, environment, group, and the numbers that open files have there and here."""
     head, sent = _received(line)
     said = b""
     while len(said) < head:
         said += line.recv(head - len(said))
     arguments, environment, group, numbers = json.loads(said)
-    line.close()
+    return arguments, environment, group, numbers, sent
+
+
+def _run(
+    arguments: list[str], environment: dict[str, str], group: int, numbers: list[int], sent: list[int]
+) -> None:
     os.setpgid(0, group)
     for fd in sent:  # out of the way first: a number may be taken by another one's copy
         os.set_inheritable(fd, False)
@@ -102,11 +119,11 @@ def _run(line: socket.socket) -> None:
         os.dup2(fd, number)
     os.environ.clear()
     os.environ.update(environment)
-    module = arguments.index("-m")
-    sys.argv = arguments[module + 1 :]
+    _, _, os.environ["HIPPO_SCRATCH"], module, *others = arguments
+    sys.argv = [module, *others]
     status = 0
     try:
-        runpy.run_module(arguments[module + 1], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:

@@ -3,10 +3,11 @@
 A module holds one or a few causes. A class says by `expect` what has to come of it:
 
 * ``exact``: bit for bit what a plain loop gives;
-* ``named``: no checkpoint can hold its state; an error, or `check_exact`, has to name it by `named`;
+* ``volatile``: exact, with a warning that names what differs each time by `named`;
+* ``named``: no checkpoint can hold its state; an error of the study has to name it by `named`;
 * ``either``: exact, or named.
 
-`found` is what a finding of `check_exact` has to contain, where that is not `named`.
+`found` is what an error may say instead of `named`: what a proof finds is not what the identity finds.
 
 Nothing is imported before `ALL` is read, so that workers of trainers without torch do not import torch.
 """
@@ -37,6 +38,7 @@ MODULES = (
     "custom_state",
     "late",
     "evaluation",
+    "proofs",
     "agents",
     "modules",
     "wrapped",

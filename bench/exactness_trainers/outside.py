@@ -111,7 +111,7 @@ class GlobalCount(_Outside):
 class GlobalClosure(_Outside):
     """A global function that counts in a closure cell."""
 
-    named = "following changes the variable count"
+    named = "following[count]"
 
     def amount(self) -> float:
         return FOLLOWING()
@@ -328,7 +328,7 @@ class EnvironmentVariable(_World):
 class FileOnDisk(_World):
     """Appends to a file whose path is on self."""
 
-    named = found = "self.path"
+    named = "self.path"
 
     def start(self) -> None:
         self.path = Path(tempfile.mkdtemp(), "log")
@@ -342,7 +342,7 @@ class FileOnDisk(_World):
 class WorkingDirectory(_World):
     """Changes the working directory."""
 
-    named = found = "self.home"
+    named = "self.home"
 
     def start(self) -> None:
         self.home = Path(tempfile.mkdtemp(), *"abcdefgh")

@@ -106,10 +106,7 @@ class Pruned(_Parametrized):
 
 
 class PrunedByLastCall(Pruned):
-    """Pruned by the weights that the last call of the model computed, which may be one of evaluate()."""
-
-    expect = "named"
-    named = "self.model.weight"
+    """Pruned by the weights that the last call of the model in training computed."""
 
     def prune(self) -> None:
         prune.l1_unstructured(self.model, "weight", amount=2)

@@ -1,8 +1,11 @@
-"""A study as a user writes it, for `chaos.py` to interrupt: ``python noisy.py HOME LOG [STORE]``.
+"""Studies as users write them, for `chaos.py` to interrupt: ``python noisy.py KIND HOME LOG [STORE]``.
 
 The trainer draws from NumPy's and from Python's generators at every step, and its state remembers all values
 that it was trained with. It appends a line to LOG after every step, so that others can count what was trained
 without asking Hippo. In the end the script prints every trial's metrics, and the state behind the last one.
+
+The kinds are tuners; "branches" is successive halving and late branches, "fluid" is on workers that are
+widened, and those on torch have another trainer (`fitted.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 
 import hippotune as hippo
 from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
+from hippotune import tuners as tuning
 
 SAMPLES, FEATURES, CLASSES = 500, 64, 10
 
@@ -37,8 +41,8 @@ RATES = [
         Linear(peak, 0.01, 48),
     )
 ]
-MOMENTA = [0.9, 0.8, Piecewise([0.9, 0.7], [9])]
-FIRST = {"lr": RATES, "bs": [64, MultiStep(64, [18], 2)], "momentum": MOMENTA}
+MOMENTA = [0.9, Piecewise([0.9, 0.7], [9])]
+FIRST = {"lr": RATES, "bs": [64, MultiStep(64, [18], 2)], "momentum": MOMENTA[:1]}
 # Asked for when the rest is done: one that leaves where others did, one that is known, one of its own.
 LATE = {"lr": [MultiStep(0.1, [12], 0.3), 0.1, 0.03], "bs": [64], "momentum": [0.9]}
 # Asked for at the very end: it leaves another one's way where nobody expected it.
@@ -103,34 +107,93 @@ class Noisy(hippo.Trainer):
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
+TORCH = ("halving on torch", "fluid")
+WALL_SECONDS = 4.0
+WIDE = {"lr": [0.05, MultiStep(0.05, [6], 0.5), Linear(0.05, 0.01, 12)], "momentum": [0.9]}
+DRAWN = {"lr": hippo.LogUniform(1e-2, 0.3), "bs": [32, 64], "momentum": hippo.Uniform(0.5, 0.95)}
+PARTED = {"lr": RATES, "bs": [64], "momentum": MOMENTA}
+
+
+def tuners(kind: str) -> list[tuning.Tuner]:
+    """Return what a kind of study is tuned by, one after the other."""
+    aim = {"metric": "loss", "mode": "min"}
+    match kind:
+        case "branches":
+            return [
+                tuning.SuccessiveHalving(FIRST, **aim, min_steps=6, max_steps=48, reduction=2),
+                tuning.GridSearch(LATE, **aim, max_steps=30),
+                tuning.GridSearch(LAST, **aim, max_steps=40),
+            ]
+        case "halving" | "hypersched":
+            tuner = tuning.SuccessiveHalving if kind == "halving" else tuning.HyperSched
+            return [tuner(PARTED, **aim, min_steps=3, max_steps=27, reduction=3)]
+        case "asha":
+            return [tuning.ASHA(PARTED, **aim, min_steps=3, max_steps=27, reduction=3)]
+        case "hyperband":
+            return [tuning.Hyperband(DRAWN, **aim, min_steps=3, max_steps=27, reduction=3)]
+        case "pbt":
+            return [tuning.PBT(DRAWN, **aim, interval=6, max_steps=24, population=8)]
+        case "tpe":
+            return [tuning.OptunaSearch(DRAWN, **aim, max_steps=16, trials=20)]
+        case "bohb":
+            return [tuning.BOHB(DRAWN, **aim, min_steps=3, max_steps=27)]
+        case "halving on torch":
+            return [tuning.SuccessiveHalving(WIDE, **aim, min_steps=4, max_steps=16, reduction=2)]
+        case "fluid":
+            return [tuning.GridSearch(WIDE, **aim, max_steps=24)]
+    raise SystemExit(f"there is no study of the kind {kind!r}")
+
+
+def trainer_of(kind: str) -> type[hippo.Trainer]:
+    """Return the trainer of a kind of study; only those on torch import it."""
+    if kind not in TORCH:
+        return Noisy
+    from fitted import Fitted
+
+    return Fitted
+
+
+def digest(model: Any) -> str:
+    """Return what stands for the whole state of a trainer, and for the generators'."""
+    if not isinstance(model, Noisy):
+        return str(model.digest())
+    found = hashlib.sha256(b"".join(array.tobytes() for array in model.arrays()))
+    found.update(repr((model.values, model.trained_with)).encode())
+    found.update(repr((np.random.random(4).tolist(), random.random())).encode())
+    return found.hexdigest()
+
+
 def told(study: hippo.Study, report: hippo.study.Report) -> list[dict[str, Any]]:
     """Return what came of every trial: its metrics, and the bytes of its last state as a digest."""
     trials = []
     for trial in report.trials:
         assert trial.error is None, trial.error
-        model = study.load(trial.config, trial.step)
-        assert isinstance(model, Noisy)
-        digest = hashlib.sha256(b"".join(array.tobytes() for array in model.arrays()))
-        digest.update(repr((model.values, model.trained_with)).encode())
-        digest.update(repr((np.random.random(4).tolist(), random.random())).encode())  # the generators, too
-        trials.append(
-            {"config": repr(trial.config), "metrics": dict(trial.metrics), "state": digest.hexdigest()}
-        )
+        heard = {"config": repr(trial.config), "json": trial.config.to_json(), "metrics": dict(trial.metrics)}
+        if trial.metrics and report.ended_by is None:
+            heard["state"] = digest(study.load(trial.config, max(trial.metrics)))
+        trials.append(heard)
     return trials
 
 
-def main(home: str, log: str, store: str | None = None) -> None:
-    """Tune, and then tune a little more."""
+def main(kind: str, home: str, log: str, store: str | None = None) -> None:
+    """Tune; print what came of all trials, and how many leases are left."""
+    trainer = trainer_of(kind)
+    settings = {"log": log} if trainer is Noisy else {}
+    width = hippo.Fluid(max_width=2) if kind == "fluid" else None
     study = hippo.Study(
-        "noisy", Noisy, home=home, store=store, executor=hippo.Local(workers=2), settings={"log": log}
+        *("noisy", trainer),
+        home=home,
+        store=store,
+        settings=settings,
+        width=width,
+        executor=hippo.Local(workers=2),
+        retries=hippo.Retries(1000, pause=0.05),  # more losses than a trial that is at fault would have
     )
+    deadline = WALL_SECONDS if kind == "hypersched" else None
     with study:
-        first = study.tune(
-            hippo.SuccessiveHalving(FIRST, metric="loss", mode="min", min_steps=6, max_steps=48, reduction=2)
-        )
-        late = study.tune(hippo.GridSearch(LATE, metric="loss", mode="min", max_steps=30))
-        last = study.tune(hippo.GridSearch(LAST, metric="loss", mode="min", max_steps=40))
-        print(json.dumps([trial for report in (first, late, last) for trial in told(study, report)]))
+        reports = [study.tune(tuner, deadline=deadline) for tuner in tuners(kind)]
+        trials = [trial for report in reports for trial in told(study, report)]
+        print(json.dumps({"trials": trials, "leases": len(study._open().loop.engine.leases)}))
 
 
 if __name__ == "__main__":
