@@ -161,7 +161,7 @@ from hippotune.store.sql import SqlStore
 from survivor import main
 
 def write(store, facts):
-    if facts:
+    if any(type(fact).__name__ == "MetricsRecorded" for fact in facts):
         print("blocked", flush=True)
         threading.Event().wait()
 

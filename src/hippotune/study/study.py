@@ -29,7 +29,7 @@ from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
-from hippotune.shell.interrupts import ending_in_order
+from hippotune.shell.interrupts import end_at_once, ending_in_order
 from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Closed, Runtime, acquire, release
@@ -178,7 +178,9 @@ class Study:
         self._open()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is KeyboardInterrupt:
+            end_at_once()  # whatever closing waits for
         self.close()
 
     @property
@@ -530,8 +532,8 @@ class Study:
         self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None
     ) -> T:
         """Wait for what runs on the engine's thread, showing how it goes."""
-        future = runtime.spawn(coroutine)
         try:
+            future = runtime.spawn(coroutine)
             if view.is_silent or progress is None:
                 return future.result()
             with runtime.notes.read_by(view.note) as show_notes:
