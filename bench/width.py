@@ -219,7 +219,7 @@ def real() -> dict[str, float]:
 
 def wait_for_workers(study: hippo.Study, number: int) -> None:
     """Have all workers up before the clock starts."""
-    runtime = study._open()
+    runtime = study._connection.open()
     while runtime.ask(lambda: len(runtime.loop.engine.workers.idle)) < number:
         time.sleep(0.05)
 

@@ -193,7 +193,7 @@ def main(kind: str, home: str, log: str, store: str | None = None) -> None:
     with study:
         reports = [study.tune(tuner, deadline=deadline) for tuner in tuners(kind)]
         trials = [trial for report in reports for trial in told(study, report)]
-        print(json.dumps({"trials": trials, "leases": len(study._open().loop.engine.leases)}))
+        print(json.dumps({"trials": trials, "leases": len(study._connection.open().loop.engine.leases)}))
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ def test_a_thousand_evaluations_leave_everything_but_the_plan_as_large_as_it_was
     with Study("many", Idle, executor=Simulated(2)) as study:
         for step in range(1, 31):
             study.eval(FLAT, step)
-        loop = study._open().loop
-        before = study._open().ask(lambda: sizes(loop))
+        loop = study._connection.open().loop
+        before = study._connection.open().ask(lambda: sizes(loop))
         assert {"requests", "by_number", "_steps", "_deliver"} <= {name.split(".")[-1] for name in before}
         for step in range(1, 1001):
             study.eval(FLAT, 1 + step % 500)
-        after = study._open().ask(lambda: sizes(loop))
+        after = study._connection.open().ask(lambda: sizes(loop))
     assert {name: size for name, size in after.items() if size > before.get(name, 0)} == {}

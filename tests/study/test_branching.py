@@ -69,7 +69,7 @@ def test_defaults_give_a_value_before_the_branch(tmp_path: Path) -> None:
 def test_a_trunk_keeps_checkpoints_where_branches_are_likely(tmp_path: Path) -> None:
     with study(tmp_path, executor=hippo.Simulated(workers=1)) as shared:
         shared.trunk(TRUNK).train(40)
-        (node,) = shared._runtime.plan.nodes  # type: ignore[union-attr]
+        (node,) = shared._connection.runtime.plan.nodes  # type: ignore[union-attr]
         kept = sorted(node.checkpoints.keys() - {40})  # the last one may still be on its way
         assert kept == [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16, 19, 23, 27, 32, 38]
 
@@ -78,7 +78,7 @@ def test_a_branch_without_a_checkpoint_says_what_is_trained_again(tmp_path: Path
     with study(tmp_path, executor=hippo.Simulated(workers=1)) as shared:
         trunk = shared.trunk(TRUNK)
         trunk.train(40)
-        runtime = shared._runtime
+        runtime = shared._connection.runtime
         assert runtime is not None
         said: list[str] = []
         with runtime.notes.read_by(said.append) as show:

@@ -107,7 +107,7 @@ def test_a_study_that_is_opened_again_knows_how_long_a_step_takes(tmp_path: Path
     seconds, steps = sum(span.seconds or 0 for span in spans), sum(span.last - span.first for span in spans)
     assert steps == report.work.steps_trained
     with study_of(Walker, tmp_path) as again:
-        usual = again._open().loop.engine.profile.usual
+        usual = again._connection.open().loop.engine.profile.usual
     assert usual == pytest.approx(seconds / steps, rel=0.2)
 
 
@@ -258,7 +258,7 @@ def test_a_trainer_that_cannot_work_ends_the_study_before_anything_is_trained(
     with study_of(trainer, tmp_path) as study, pytest.raises(TrainerError, match=message):
         study.tune(grid(metric=metric), progress=False)
     with study_of(trainer, tmp_path) as study:
-        assert study._open().plan.order == 0
+        assert study._connection.open().plan.order == 0
 
 
 def test_a_metric_that_recorded_results_lack_is_named(tmp_path: Path) -> None:

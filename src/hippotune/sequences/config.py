@@ -21,6 +21,10 @@ _names: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 """One tuple of names for all configs that have these names: they are told apart by identity first."""
 
 
+ConfigLike = Mapping[str, Sequence] | Mapping[str, Sequence | Value]
+"""A config, or a mapping of names to sequences and values, of which one is made."""
+
+
 class Config(Mapping[str, Sequence]):
     """An immutable mapping from names to sequences, sorted by name. Plain values become constants."""
 
@@ -41,6 +45,11 @@ class Config(Mapping[str, Sequence]):
         keep(self, "names", _names.setdefault(names, names))
         keep(self, "_sequences", tuple([_sequence(name, values[name]) for name in names]))
         keep(self, "_hash", None)
+
+    @classmethod
+    def of(cls, given: ConfigLike) -> Config:
+        """Return a config as it is, and anything else as the config that is made of it."""
+        return given if isinstance(given, Config) else cls(given)
 
     def values(self, step: int) -> dict[str, Value]:  # type: ignore[override]
         """Return every hyper-parameter's value at a step."""

@@ -96,8 +96,8 @@ class Progress:
             seconds_left=self._seconds_left(left, running),
             checkpoint_bytes=engine.plan.bytes,
             utilisation=self._utilisation(now, running),
-            until_deadline=max(tuning.until_deadline, 0.0),
-            until_budget=max(tuning.until_budget, 0.0),
+            until_deadline=max(tuning.limits.until_deadline, 0.0),
+            until_budget=max(tuning.limits.until_budget, 0.0),
         )
 
     @property

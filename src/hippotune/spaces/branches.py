@@ -41,7 +41,7 @@ class Branches(Space):
         changes: Space | Mapping[str, Any],
         absolute: bool = False,
     ) -> None:
-        self.trunk = trunk if isinstance(trunk, Config) else Config(trunk)
+        self.trunk = Config.of(trunk)
         self.at = checks.milestones("at", at, repeats=False)
         if not self.at:
             raise InvalidInput("at is empty; expected the steps at which branches leave the trunk")

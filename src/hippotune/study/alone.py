@@ -9,20 +9,43 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hippotune import checks
-from hippotune.errors import InvalidInput
+from hippotune.errors import InvalidInput, StoreError
 from hippotune.executors.base import Job
+from hippotune.executors.fresh import FreshInterpreters
+from hippotune.study.start import find_start
 from hippotune.trainers import seeding
 from hippotune.trainers.hyperparameters import InForce, at_begin
 from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:
     from hippotune.sequences.config import Config
+    from hippotune.study.study import Study
     from hippotune.trainers.base import Trainer
 
 Metrics = dict[str, float]
+
+
+def alone(study: Study, config: Config, steps: int | Iterable[int]) -> dict[int, Metrics]:
+    """Train one trial of a study in a fresh process and return its metrics after each of the steps."""
+    asked = study._completion(config), asked_steps(steps)
+    start = None if study.start is None else find_start(study.start, study.home)
+    job = Job(study.trainer, study.settings, study.seed, start=start)
+    with FreshInterpreters(job, study.executor.environment(_kept_threads(study))) as interpreters:
+        return interpreters.run(train_alone, asked)
+
+
+def _kept_threads(study: Study) -> int | None:
+    """Return the number of threads that the study's plan keeps; None where there is no plan yet."""
+    from hippotune.store.catalog import open_store
+
+    with suppress(StoreError), open_store(study.home, study.store_url, create=False) as catalog:
+        origin = catalog.origin(study.key)
+        return None if origin is None else origin.threads
+    return None
 
 
 def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
@@ -18,7 +17,6 @@ from hippotune.store.files import CheckpointFiles
 from hippotune.study.report import Best
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
-from hippotune.view import open_view
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
@@ -26,17 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A checkpoint that stays, whatever the budget, until it is let go."""
+    """A checkpoint that stays, whatever the budget, until it is let go on the engine's thread."""
 
-    folder: Path
+    runtime: Runtime
     checkpoint: Checkpoint
     metrics: Mapping[str, float]
     let_go: Callable[[], None]
-
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self.folder / self.checkpoint.name
 
 
 def failed_trial(result: Result) -> TrialFailed:
@@ -66,7 +59,7 @@ class Models:
             load = partial(self.load, trial, step)
             return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
         held.let_go()
-        path = None if self._study.executor.virtual else held.path
+        path = None if self._study.executor.virtual else held.runtime.folder / held.checkpoint.name
         load = partial(self._load_best, trial, step, held)
         return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
 
@@ -80,16 +73,13 @@ class Models:
         """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
         if self._study.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
-        runtime = self._study._open()
-        with open_view(False) as view:
-            self._study._warn(view)
-            held = self._study._follow(self._hold(who, step, runtime), runtime, view, None)
+        held = self._study._connection.run(partial(self._hold, who, step))
         try:
             config = who.config if isinstance(who, Trial) else self._study._completion(who)
             return self._load(config, step, held, bare), held.metrics
         finally:
             with suppress(Closed):
-                runtime.ask(held.let_go)
+                held.runtime.ask(held.let_go)
 
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
@@ -103,7 +93,7 @@ class Models:
             node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
                 assert result.metrics is not None
-                return Held(runtime.folder, node.checkpoints[step], result.metrics, keeping.let_go)
+                return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
         keeping.let_go()
         raise CheckpointError(
             f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
@@ -121,7 +111,7 @@ class Models:
 
         study = self._study
         session = Session(study.trainer, study.settings, study.seed, bare)
-        with CheckpointFiles(held.folder).read(held.checkpoint) as file:
+        with CheckpointFiles(held.runtime.folder).read(held.checkpoint) as file:
             try:
                 session.start(config, step, file, warm=False)
             except TrainerError:  # something in the state is a view of prepared data: so it has to be there

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 from hippotune.errors import InvalidInput
+from hippotune.shell.runtime import Closed
 from hippotune.study.limits import Deadline, Limits
 from hippotune.study.report import Report
 from hippotune.study.study import Study
@@ -39,8 +41,9 @@ def tune_together(
     first: dict[tuple[str, str], Study] = {}
     leaders: dict[str, Study] = {}
     for study, _ in work:
-        leaders[study.name] = first.setdefault((study._place, study.key.digest), study)
-        study._join_workers_of(leaders[study.name])
+        leader = first.setdefault((study._connection.place, study.key.digest), study)
+        leaders[study.name] = leader
+        study._executor = leader.executor
     reports: list[Report | BaseException | None] = [None] * len(work)
 
     def run(index: int) -> None:
@@ -56,12 +59,12 @@ def tune_together(
             raise
         except BaseException as error:
             reports[index] = error
-            leaders[study.name]._has_begun(study.name)
+            _wait_no_more(leaders[study.name], study.name)
 
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
     for leader in first.values():
-        leader._expect([study.name for study, _ in work if leaders[study.name] is leader])
-    with work[0][0]._ending_in_order():
+        _expect(leader, [study.name for study, _ in work if leaders[study.name] is leader])
+    with work[0][0]._connection.ending_in_order():
         try:
             for thread in threads:
                 thread.start()
@@ -77,3 +80,16 @@ def tune_together(
         if isinstance(report, BaseException):
             raise report
     return finished
+
+
+def _expect(leader: Study, studies: list[str]) -> None:
+    """Train nothing until each of these studies, all on one plan, has asked for something."""
+    runtime = leader._connection.open()
+    runtime.ask(lambda: runtime.loop.expect(studies))
+
+
+def _wait_no_more(leader: Study, study: str) -> None:
+    """Do not wait for a study any more: it will never ask."""
+    if (runtime := leader._connection.runtime) is not None:
+        with suppress(Closed):
+            runtime.ask(lambda: runtime.loop.has_begun(study))

@@ -106,7 +106,7 @@ def check_exact(
     """
     checks.whole("steps", steps, least=2)
     checks.whole("processes", processes)
-    config = config if isinstance(config, Config) else Config(config)
+    config = Config.of(config)
     if config.limit is not None and config.limit < steps:
         raise InvalidInput(f"steps is {steps}; the config has values for {config.limit} steps only")
     checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")

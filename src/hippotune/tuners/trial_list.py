@@ -29,7 +29,7 @@ class TrialList(Tuner):
                     f"trial {number} is {ask!r}; expected a config and the steps to train it for"
                 )
             config, steps = ask
-            made = config if isinstance(config, Config) else Config(config)
+            made = Config.of(config)
             self._asks.append((made, checks.whole(f"the length of trial {number}", steps)))
         if not self._asks:
             raise InvalidInput("trials is empty; expected pairs of a config and the steps to train it for")

@@ -1,0 +1,153 @@
+"""A study's connection to its plan: found by its key, opened at the first use, shared with others, closed."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import warnings
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hippotune.errors import HippoError
+from hippotune.history.history import listed_as
+from hippotune.identity.data import data_text
+from hippotune.identity.key import Identity
+from hippotune.shell.interrupts import ending_in_order
+from hippotune.shell.progress import Progress
+from hippotune.shell.runtime import Runtime, acquire, release
+from hippotune.study.opening import open_plan
+from hippotune.study.start import find_start
+from hippotune.view import View, open_view
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+T = TypeVar("T")
+
+
+class Connection:
+    """See the module. `notes` are shown with progress; `warnings` are told even where none is shown."""
+
+    def __init__(self, study: Study) -> None:
+        self.runtime: Runtime | None = None
+        self.identity: Identity | None = None
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self._aim: tuple[str, str] | None = None
+        self._study = study
+
+    def identify(self, remember: bool = False) -> Identity:
+        """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""
+        study = self._study
+        data = data_text(study.data, study.home, remember)
+        threads = None if study._executor is None else study._executor.threads
+        start = "" if study.start is None else find_start(study.start, study.home).digest
+        identity = Identity.of(
+            study.trainer, study.settings, study.seed, study._version, data, threads, start, study.substeps
+        )
+        return identity if study.share else identity.alone_in(study.name)
+
+    @property
+    def place(self) -> str:
+        """Where the study's facts are kept: the database's URL, or the home."""
+        executor, place = self._study.executor, self._study.store_url or str(self._study.home.resolve())
+        return f"virtual time of {executor.identity} in {place}" if executor.virtual else place
+
+    def open(self) -> Runtime:
+        """Open the plan that belongs to the trainer as it is now, which may be another one than last time."""
+        executor = self._study.executor
+        identity = self.identify(remember=not executor.virtual)
+        runtime = self.runtime
+        if runtime is not None and not runtime.closed:
+            if self.identity is not None and self.identity.key == identity.key:
+                return runtime
+            if runtime.busy:
+                raise HippoError(
+                    f"what study {self._study.name!r} trains was changed while it is being tuned: "
+                    "wait for its end, or make another study"
+                )
+            self.close()
+            if runtime.executor is executor:
+                runtime.close()  # others on the old plan open it again when they need it
+        self.identity, self._aim = identity, None
+        self.runtime = acquire(self.place, identity.key, executor, partial(self._begin, identity))
+        return self.runtime
+
+    def _begin(self, identity: Identity) -> Runtime:
+        opened = open_plan(self._study, identity, waived=self._study._version is not None)
+        self.notes += opened.notes
+        self.warnings += opened.warnings
+        return opened.runtime
+
+    def note_aim(self, metric: str, mode: str) -> None:
+        """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
+        study = self._study
+        if self._aim != (metric, mode) and self.identity is not None and not study.executor.virtual:
+            from hippotune.store.catalog import open_store
+
+            with open_store(study.home, study.store_url) as catalog:
+                catalog.aim(listed_as(study.name, study.share), self.identity.key, metric, mode)
+            self._aim = metric, mode
+
+    def close(self) -> None:
+        """Let go of the plan; the last study to do so ends the workers and unlocks it."""
+        if self.runtime is not None:
+            release(self.runtime)
+            self.runtime = None
+
+    def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
+        """Open the plan, run a coroutine on the engine's thread and wait for it, silently."""
+        with self.ending_in_order(), open_view(False) as view:
+            runtime = self.open()
+            self.warn(view)
+            return self.follow(work(runtime), runtime, view)
+
+    def follow(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        runtime: Runtime,
+        view: View,
+        progress: Progress | None = None,
+    ) -> T:
+        """Wait for what runs on the engine's thread, showing how it goes."""
+        try:
+            future = runtime.spawn(coroutine)
+            if view.is_silent or progress is None:
+                return future.result()
+            with runtime.notes.read_by(view.note) as show_notes:
+                while not concurrent.futures.wait([future], timeout=0.2).done:
+                    show_notes()
+                    if (snapshot := progress.snapshot()) is not None:
+                        view.show(snapshot)
+            if (snapshot := progress.snapshot(last=True)) is not None:
+                view.show(snapshot)
+            return future.result()
+        except KeyboardInterrupt:
+            view.close()  # the terminal is as it was, whatever comes
+            view.note(
+                "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
+            )
+            runtime.halt()
+            raise
+        except BaseException:
+            if runtime.loop.error is not None:
+                runtime.halt()
+            raise
+
+    def ending_in_order(self) -> AbstractContextManager[None]:
+        """Let Ctrl-C end what runs in the block in order, and in one line."""
+        line = f"stopped; everything is kept in {self._study.home}: run the same again to go on"
+        return ending_in_order(line)
+
+    def warn(self, view: View) -> None:
+        """Tell what the user should know even where progress is not shown.
+
+        Called by a function that a method of `Study` calls, warnings point at the user's own line.
+        """
+        for text in self.warnings:
+            if view.is_silent:
+                warnings.warn(text, RuntimeWarning, stacklevel=4)
+            else:
+                view.note(text)
+        self.warnings.clear()

@@ -1,0 +1,180 @@
+"""One `Study.tune`: the plan is opened, the tuner runs to its end, and the report is put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.plan.facts import SpanRecorded
+from hippotune.plan.node import Node
+from hippotune.plan.plan import unique_steps
+from hippotune.protocol.events import MetricsRequired
+from hippotune.shell.loop import Loop
+from hippotune.shell.progress import Progress
+from hippotune.shell.runtime import Runtime
+from hippotune.store.base import Store
+from hippotune.store.memory import MemoryStore
+from hippotune.study.limits import Limits
+from hippotune.study.models import Models
+from hippotune.study.ranking import Ranking
+from hippotune.study.report import Report, Trace, Work, best_result, trial_reports
+from hippotune.study.tuning import Tuning
+from hippotune.tuners.base import Tuner
+from hippotune.view import open_view
+from hippotune.view.short import plural
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+_MOST_NAMED = 8
+
+
+def tune(study: Study, tuner: Tuner, limits: Limits, show: bool | None) -> Report:
+    """Run a tuner on a study; `show` is the user's ``progress=``."""
+    connection = study._connection
+    asked = time.monotonic()
+    with connection.ending_in_order(), open_view(show) as view:
+        runtime = connection.open()
+        if not study.executor.virtual:
+            limits = limits.after(time.monotonic() - asked)
+        connection.note_aim(tuner.metric, tuner.mode)
+        for note in connection.notes:
+            view.note(note)
+        connection.notes.clear()
+        connection.warn(view)
+        progress = Progress(study.name, tuner.metric, tuner.mode, runtime)
+        report = connection.follow(_run(study, tuner, runtime, progress, limits), runtime, view, progress)
+        connection.warnings += _failures(report)
+        report = _with_export(study, report)
+        connection.warn(view)
+        return report
+
+
+async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
+    """Tune, on the engine's thread."""
+    loop = runtime.loop
+    loop.handle(MetricsRequired(frozenset({tuner.metric})))
+    before = _Counters(loop)
+    ranking = Ranking(tuner.metric, tuner.mode, study.keep_best)
+    tuning = study._tuning(loop, ranking=ranking, limits=limits)
+    progress.begin(tuning)
+    lent = None if study.width is not None else tuner.width
+    with loop.spans() as spans:
+        with nullcontext() if lent is None else runtime.widened(lent):
+            await tuning.run(tuner)
+        best = best_result(tuning.results, tuner.metric, tuner.mode)
+        found = None if best is None else await Models(study).best(best, runtime)
+        await loop.run_down()  # what still runs, to the end of its step, is part of the work
+    asks = tuple(tuning.asks())
+    recorded = partial(_recorded, study, runtime.store)
+    return Report(
+        study.name,
+        tuner.metric,
+        tuner.mode,
+        trial_reports(tuning.results, tuning.asked),
+        before.work_since(loop, tuning),
+        found,
+        Trace(tuple(spans), asks, tuple(runtime.plan.nodes), recorded),
+        partial(_logged, study, runtime.store),
+        tuning.ended_by,
+        tuning.cut,
+        tuple(runtime.plan.proofs),
+    )
+
+
+class _Counters:
+    """What the engine had counted at a moment."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._now = loop.executor.now()
+        self._trained = loop.engine.trained
+        self._seconds = loop.engine.worker_seconds
+        self._proofs = loop.engine.proof_work
+
+    def work_since(self, loop: Loop, tuning: Tuning) -> Work:
+        """Return the work of a tuning that began then and ends now."""
+        now = _Counters(loop)
+        unique, trained = unique_steps(tuning.asks()), now._trained - self._trained
+        return Work(
+            steps_requested=sum(tuning.asked.values()),
+            steps_unique=unique,
+            steps_trained=trained,
+            steps_found=max(unique - trained, 0),
+            worker_seconds=now._seconds - self._seconds,
+            wall_seconds=now._now - self._now,
+            workers=loop.executor.workers,
+            proof_steps=now._proofs.steps - self._proofs.steps,
+            proof_seconds=now._proofs.seconds - self._proofs.seconds,
+            proof_startup_seconds=now._proofs.startup_seconds - self._proofs.startup_seconds,
+        )
+
+
+def _failures(report: Report) -> list[str]:
+    """Say why, where no trial has come to anything, and what is suspended."""
+    said: list[str] = []
+    errors = [trial.error for trial in report.failed if trial.error is not None]
+    if errors and len(errors) == len(report.trials):
+        last = errors[0].strip().splitlines()[-1]
+        said.append(
+            f"all {len(errors)} trials failed, the first with: {last} "
+            f"(the whole: hippo show {report.study} --trial {report.trials[0].number})"
+        )
+    if report.suspended:
+        numbers = ", ".join(str(trial.number) for trial in report.suspended[:_MOST_NAMED])
+        more = ", …" if len(report.suspended) > _MOST_NAMED else ""
+        said.append(
+            f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), neither failed nor "
+            f"lost: see hippo show {report.study}; hippo retry {report.study}, and the same run again, go on"
+        )
+    return said
+
+
+def _with_export(study: Study, report: Report) -> Report:
+    """Export the best result, so that it outlives this code and this version."""
+    best = report._best
+    if best is None or best.path is None:
+        return report
+    from hippotune.study.exports import export_best
+
+    try:
+        exported = export_best(study.home, best.number, best.origin, partial(best._load, bare=True))
+    except Exception as error:  # the study itself has ended well
+        study._connection.warnings.append(
+            f"the best result was not exported: {type(error).__name__}: {error}"
+        )
+        return report
+    return replace(report, _best=replace(best, exported=exported))
+
+
+# What a report reads from the store, when it is asked for it.
+
+
+def _recorded(study: Study, store: Store) -> list[SpanRecorded]:
+    """Return the worker time of the study's plan."""
+    with _reading(study, store) as plan:
+        return list(plan.spans())
+
+
+def _logged(study: Study, store: Store, node: Node, step: int) -> Logged:
+    """Return what training logged on the way to a state."""
+    with _reading(study, store) as plan:
+        return LoggedNumbers(plan).along(node, step)
+
+
+@contextmanager
+def _reading(study: Study, store: Store) -> Iterator[Store]:
+    """Open the store of a plan for reading; it may have been closed by now."""
+    if isinstance(store, MemoryStore):
+        yield store
+        return
+    from hippotune.store.catalog import open_store
+    from hippotune.store.sql import SqlStore
+
+    assert isinstance(store, SqlStore)
+    with open_store(study.home, study.store_url, create=False) as catalog:
+        yield catalog.view(store.key)
