@@ -530,8 +530,8 @@ class Study:
         self, coroutine: Coroutine[Any, Any, T], runtime: Runtime, view: View, progress: Progress | None
     ) -> T:
         """Wait for what runs on the engine's thread, showing how it goes."""
-        future = runtime.spawn(coroutine)
         try:
+            future = runtime.spawn(coroutine)
             if view.is_silent or progress is None:
                 return future.result()
             with runtime.notes.read_by(view.note) as show_notes:
