@@ -21,6 +21,8 @@ from stored import DECAYS, Asking, trained
 
 SPACE = {"lr": [0.1, 0.01, 0.001]}
 
+pytestmark = pytest.mark.usefixtures("unrehearsed")
+
 
 class Fit(TorchTrainer):
     """A small regression."""
@@ -63,7 +65,7 @@ def assert_holds(path: Path | None, trainer: Any) -> None:
         torch.testing.assert_close(dict(written[kind][name]), dict(expected), rtol=0, atol=0)
 
 
-def test_the_best_result_is_exported_in_the_end_and_only_the_newest_stays(
+def test_the_best_result_is_exported_in_the_end_and_only_the_newest_stays_and_any_other_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with fit(tmp_path) as study:
@@ -84,6 +86,13 @@ def test_the_best_result_is_exported_in_the_end_and_only_the_newest_stays(
         further = tuned(study, 6)
         assert list((tmp_path / "exports" / "fit").iterdir()) == [further.best.exported]
         assert further.best.exported != best.exported
+        assert_holds(best.export(tmp_path / "best.pt"), best.load())
+        config = Config({"lr": 0.02})
+        path = study.export({"lr": 0.02}, 2, str(tmp_path / "other.pt"))
+        assert_holds(path, study.load(config, 2))
+        written = read(path)
+        assert written["metrics"] == study.eval(config, 2)
+        assert (Config.from_json(written["config"]), written["step"]) == (config, 2)
     assert main(["show", "fit", "--home", str(tmp_path), "--no-tree"]) == 0
     assert f"  exported: {further.best.exported}" in capsys.readouterr().out
 
@@ -101,18 +110,6 @@ def test_show_does_not_take_the_export_of_earlier_code_for_one_of_this_plan(
     printed = capsys.readouterr().out
     assert "best by loss" in printed
     assert "exported" not in printed
-
-
-def test_any_result_can_be_exported_and_read_back(tmp_path: Path) -> None:
-    with fit(tmp_path) as study:
-        best = tuned(study).best
-        assert_holds(best.export(tmp_path / "best.pt"), best.load())
-        config = Config({"lr": 0.02})
-        path = study.export({"lr": 0.02}, 2, str(tmp_path / "other.pt"))
-        assert_holds(path, study.load(config, 2))
-        written = read(path)
-        assert written["metrics"] == study.eval(config, 2)
-        assert (Config.from_json(written["config"]), written["step"]) == (config, 2)
 
 
 def test_studies_do_not_remove_each_others_exports(tmp_path: Path) -> None:
