@@ -27,5 +27,5 @@ settings.load_profile("hippo")
 
 @pytest.fixture
 def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Studies prove nothing: for tests about other things, whose trainers take long to load in a fresh process."""
+    """Have studies prove nothing: for tests about other things, whose trainers take long to load."""
     monkeypatch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
