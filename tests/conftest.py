@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Where tests are started in the background, programs that they start would not hear Ctrl-C.
@@ -22,3 +23,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("hippo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hippo")
+
+
+@pytest.fixture
+def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have studies prove nothing: for tests about other things, whose trainers take long to load."""
+    monkeypatch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)

@@ -282,6 +282,7 @@ def test_a_study_is_named_by_its_file_too_which_knows_the_functions_in_it(
     assert main(["ls", *home]) == 0
     assert main(["show", str(file)]) == 0
     shown = capsys.readouterr().out
+    assert figures(shown)["trials"] == (2, "2 done"), "the function has reached the worker"
     assert figures(shown)["unique steps"] == (6, "merge rate 1.33")
     assert "lr Function(halved)" in shown
     monkeypatch.delitem(sys.modules, "hippo_file_halved")

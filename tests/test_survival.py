@@ -157,8 +157,17 @@ def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_traine
 
 BLOCKED = """
 import sys, threading
+from hippotune.shell.runtime import Runtime
 from hippotune.store.sql import SqlStore
 from survivor import main
+
+spawn = Runtime.spawn
+
+def spawn_and_wait(runtime, coroutine):
+    future = spawn(runtime, coroutine)
+    if coroutine.__name__ == "_run":
+        threading.Event().wait()
+    return future
 
 def write(store, facts):
     if any(type(fact).__name__ == "MetricsRecorded" for fact in facts):
@@ -166,12 +175,15 @@ def write(store, facts):
         threading.Event().wait()
 
 SqlStore.write = write
-main(*sys.argv[1:])
+if sys.argv[1] == "on its way":
+    Runtime.spawn = spawn_and_wait
+main(*sys.argv[2:])
 """
 
 
-def test_ctrl_c_twice_ends_the_process_whatever_blocks(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BLOCKED, str(tmp_path / "home"), str(tmp_path / "log"), "10"]
+@pytest.mark.parametrize("moment", ["on its way", "waited for"])
+def test_ctrl_c_twice_ends_the_process_whatever_blocks(moment: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BLOCKED, moment, str(tmp_path / "home"), str(tmp_path / "log"), "10"]
     path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
     with subprocess.Popen(
         command,
@@ -182,12 +194,12 @@ def test_ctrl_c_twice_ends_the_process_whatever_blocks(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == "blocked\n"
-        process.send_signal(signal.SIGINT)
-        while "stopping at the end of the running steps" not in (line := process.stderr.readline()):
-            assert line, "the script ended without a word"
-        process.send_signal(signal.SIGINT)
         try:
+            assert process.stdout.readline() == "blocked\n"
+            process.send_signal(signal.SIGINT)
+            while "stopping at the end of the running steps" not in (line := process.stderr.readline()):
+                assert line, "the script ended without a word"
+            process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()

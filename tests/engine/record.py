@@ -68,7 +68,8 @@ def with_a_worker_lost(home: Path) -> None:
 
 
 def with_widths(home: Path) -> None:
-    settings = {"death": str(home / "death"), "dies": 1}
+    (home / "1").touch()
+    settings = {"deaths": str(home)}
     executor = hippo.Local(2)
     with Study("wide", Smooth, home=home, executor=executor, settings=settings, width=Fluid()) as study:
         space: Mapping[str, list[Any]] = {"lr": [0.01, MultiStep(0.01, [20], 0.1)]}

@@ -19,8 +19,8 @@ torch.set_num_threads(1)  # the network is too small for more, and one process i
 class Smooth(hippo.TorchTrainer):
     """Fits a curve.
 
-    Where the settings name a file `death`, and `dies` is a rank, that rank kills its own process in a step
-    that several train together: once, and not in the first of all steps.
+    Where a file in the folder `deaths` of the settings is named by a rank, that rank removes it and kills its
+    own process in a step that several train together, and that is not one of the first.
     """
 
     def build(self) -> None:
@@ -47,9 +47,9 @@ class Smooth(hippo.TorchTrainer):
         return {"loss": squares.item() / len(self.points), "weight": first.norm().item()}
 
     def die_if_told(self) -> None:
-        if self.width == 1 or self.steps < 5 or self.settings.get("dies") != self.rank:
+        if self.width == 1 or self.steps < 5 or "deaths" not in self.settings:
             return
-        death = Path(self.settings["death"])
-        if not death.exists():
-            death.touch()
+        death = Path(self.settings["deaths"]) / str(self.rank)
+        if death.exists():
+            death.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

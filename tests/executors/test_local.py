@@ -198,11 +198,11 @@ def belongs_to(process: psutil.Process, group: int) -> bool:
 
 
 def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
-    rig = make_rig(Local(workers=1, hang_after=3))
+    rig = make_rig(Local(workers=1, hang_after=1))
     rig.run(6, fault="train hang 2")
     lost = rig.wait(WorkerLost)
     assert lost.kind == "hung"
-    assert "finished no step, evaluation, load or save for 3 s" in lost.reason
+    assert "finished no step, evaluation, load or save for 1 s" in lost.reason
     rig.wait(WorkerJoined)
     rig.run(6, fault="train hang 2", patience=2)
     assert "load or save for" in rig.wait(WorkerLost).reason

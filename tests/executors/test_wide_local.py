@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,10 +18,7 @@ from hippotune.trainers.session import Session
 from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
-LONG = Config({"lr": 0.01})
 REHEARSED = Config({"lr": 0.005})
-SHORT = Config({"lr": 0.03})
-DROP = Config({"lr": MultiStep(0.01, [150], 0.1)})
 
 
 class Punctual(hippo.Local):
@@ -68,13 +65,20 @@ def alone(config: Config, steps: int) -> dict[str, float]:
     return session.evaluate()
 
 
-def tune(
-    home: Path, width: Fluid, *asks: tuple[Config, int], workers: int = 2, **settings: Any
-) -> hippo.study.Report:
+def opened(home: Path, width: Fluid, workers: int) -> Study:
+    """A study whose plan is proved already: its proofs take slots."""
+    settings = {"deaths": str(home)}
     executor = Punctual(workers)
-    with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
-        study.eval(REHEARSED, 2)  # while a plan is being proved, its proofs take slots
-        return study.tune(Asks(*asks), progress=False)
+    study = Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings)
+    study.eval(REHEARSED, 2)
+    return study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """A study on two workers, which have loaded torch; tests differ in their learning rates."""
+    with opened(tmp_path_factory.mktemp("wide"), Fluid(), workers=2) as study:
+        yield study
 
 
 def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
@@ -88,8 +92,8 @@ def assert_close(report: hippo.study.Report) -> None:
         assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)
 
 
-def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300))
+def test_a_study_on_two_workers_learns_what_one_learns(study: Study) -> None:
+    report = study.tune(Asks((Config({"lr": 0.01}), 300)), progress=False)
     assert_close(report)
     assert {span.kind for span in report._trace.spans} == {"train", "help"}
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
@@ -97,25 +101,29 @@ def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
     assert report.work.steps_trained == report.work.steps_unique == 300
 
 
-def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
+def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(study: Study) -> None:
+    long, drop, short = (Config({"lr": lr}) for lr in (0.012, MultiStep(0.012, [150], 0.1), 0.03))
+    report = study.tune(Asks((long, 300), (drop, 170), (short, 8)), progress=False)
     assert_close(report)
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("rank", "lr"), [(0, 0.014), (1, 0.016)])
 def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
-    tmp_path: Path, rank: int
+    study: Study, rank: int, lr: float
 ) -> None:
-    death = tmp_path / "death"
-    report = tune(tmp_path, Fluid(), (LONG, 200), death=str(death), dies=rank)
-    assert death.exists(), "nobody died: the test tests nothing"
+    death = study.home / str(rank)
+    death.touch()
+    report = study.tune(Asks((Config({"lr": lr}), 200)), progress=False)
+    assert not death.exists(), "nobody died: the test tests nothing"
     assert_close(report)
     assert report.work.steps_trained >= report.work.steps_unique == 200
 
 
 def test_packed_trials_are_bit_identical_to_trials_that_are_alone(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (Config({"lr": 0.02}), 40), workers=1)
+    with opened(tmp_path, Fluid(packing=2), workers=1) as study:
+        asks = [(Config({"lr": lr}), steps) for lr, steps in ((0.01, 12), (0.03, 12), (0.02, 40))]
+        report = study.tune(Asks(*asks), progress=False)
     assert trained(report, 0.5)
     assert {span.worker for span in trained(report, 0.5)} == {0, 1}
     for trial in report.trials:

@@ -1,9 +1,8 @@
-"""Trainers for the tests of branches."""
+"""A trainer for the tests of branches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -32,20 +31,3 @@ class Mixed(hippo.TorchTrainer):
 
     def evaluate(self) -> Mapping[str, float]:
         return {"slope": self.model.weight.item(), "offset": self.model.bias.item()}
-
-
-class Fine(hippo.Trainer):
-    """Adds up its learning rates, looked at four times a step."""
-
-    def build(self) -> None:
-        self.total = 0.0
-
-    def setup(self, hp: Mapping[str, Any]) -> None:
-        self.lr = hp["lr"]
-
-    def train(self) -> None:
-        assert self.hp("lr") == self.lr
-        self.total += sum(self.hp("lr", part) for part in range(4))
-
-    def evaluate(self) -> Mapping[str, float]:
-        return {"total": self.total}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from hippotune import Config, Decay, InvalidInput, Linear, TrainerError, Warmup
 from hippotune.executors.base import Job
 from hippotune.study.alone import train_alone
 from hippotune.study.start import find_start
-from study.branching import Fine, Mixed
+from study.branching import Mixed
+from study.walkers import Fine
 
 
 def alone(study: hippo.Study, config: Config, step: int) -> dict[str, float]:
@@ -27,43 +29,47 @@ TRUNK = Config({"lr": Warmup(2, 0.1), "mix": "up"})
 
 
 def study(home: Path, **options: object) -> hippo.Study:
-    options.setdefault("executor", hippo.Local(workers=2))
+    options.setdefault("executor", hippo.Local(workers=1))
     return hippo.Study("branching", Mixed, home=home, **options)  # type: ignore[arg-type]
 
 
-def test_branches_equal_the_same_trials_alone_and_train_only_their_own_steps(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hippo.Study]:
+    """A study whose workers have loaded torch; tests differ in their learning rates, and share no step."""
+    executor, defaults = hippo.Local(workers=2), {"mix": "up", "seed": 0}
+    with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:
+        yield shared
+
+
+def test_branches_equal_the_same_trials_alone_and_train_only_their_own_steps(shared: hippo.Study) -> None:
     ends = [Decay(0.1, 4, end=end) for end in (0.0, 0.01)]
     mixtures = [{"up": 1, "down": 1}, {"down": 1}]
     space = hippo.Branches(TRUNK, at=[8], changes={"mix": mixtures, "lr": ends})
-    with study(tmp_path) as shared:
-        report = shared.tune(
-            hippo.GridSearch(space, metric="slope", mode="max", max_steps=12), progress=False
-        )
-        assert (report.work.steps_requested, report.work.steps_trained) == (48, 22)
-        for trial in report.trials:
-            assert trial.metrics[12] == alone(shared, trial.config, 12)
-        # A branch that comes after the end of the study trains its own steps, and no others.
-        late = shared.trunk(TRUNK).branch(8, lr=Linear(0.1, 0.05, 4))
-        again = shared.tune(
-            hippo.GridSearch({name: late[name] for name in late}, metric="slope", mode="max", max_steps=12),
-            progress=False,
-        )
-        assert again.work.steps_trained == 4
-        assert again.best.metrics == alone(shared, late, 12)
+    report = shared.tune(hippo.GridSearch(space, metric="slope", mode="max", max_steps=12), progress=False)
+    assert (report.work.steps_requested, report.work.steps_trained) == (48, 22)
+    for trial in report.trials:
+        assert trial.metrics[12] == alone(shared, trial.config, 12)
+    # A branch that comes after the end of the study trains its own steps, and no others.
+    late = shared.trunk(TRUNK).branch(8, lr=Linear(0.1, 0.05, 4))
+    again = shared.tune(
+        hippo.GridSearch({name: late[name] for name in late}, metric="slope", mode="max", max_steps=12),
+        progress=False,
+    )
+    assert again.work.steps_trained == 4
+    assert again.best.metrics == alone(shared, late, 12)
 
 
-def test_defaults_give_a_value_before_the_branch(tmp_path: Path) -> None:
-    plain = Config({"lr": 0.1})
-    with study(tmp_path, defaults={"mix": "up"}) as shared:
-        trunk = shared.trunk(plain)
-        assert trunk.train(4) == alone(shared, TRUNK.branch(0, lr=0.1), 4)
-        branch = trunk.branch(4, mix={"down": 1})
-        assert shared.eval(branch, 6) == alone(shared, plain.branch(4, mix={"down": 1}), 6)
-    with study(tmp_path / "without") as without:
-        with pytest.raises(InvalidInput, match=r"the trunk has no hyper-parameter 'mix'.*defaults"):
-            without.trunk(plain).branch(4, mix="up")
-        with pytest.raises(InvalidInput, match="'mix' has no value before step 4"):
-            without.eval(plain.branch(4, mix="up"), 6)
+def test_defaults_give_a_value_before_the_branch(shared: hippo.Study, tmp_path: Path) -> None:
+    plain = Config({"lr": 0.3})
+    trunk = shared.trunk(plain)
+    assert trunk.train(4) == alone(shared, TRUNK.branch(0, lr=0.3), 4)
+    branch = trunk.branch(4, mix={"down": 1})
+    assert shared.eval(branch, 6) == alone(shared, plain.branch(4, mix={"down": 1}), 6)
+    without = study(tmp_path, executor=hippo.Simulated(workers=1))
+    with pytest.raises(InvalidInput, match=r"the trunk has no hyper-parameter 'mix'.*defaults"):
+        without.trunk(plain).branch(4, mix="up")
+    with without, pytest.raises(InvalidInput, match="'mix' has no value before step 4"):
+        without.eval(plain.branch(4, mix="up"), 6)
 
 
 def test_a_trunk_keeps_checkpoints_where_branches_are_likely(tmp_path: Path) -> None:
@@ -90,6 +96,7 @@ def test_a_branch_without_a_checkpoint_says_what_is_trained_again(tmp_path: Path
         ]
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_a_study_starts_from_weights_by_their_content(tmp_path: Path) -> None:
     weights = torch.nn.Linear(1, 1).state_dict()
     torch.save(weights, tmp_path / "one.pt")
@@ -107,7 +114,7 @@ def test_a_study_starts_from_weights_by_their_content(tmp_path: Path) -> None:
 
 def test_a_start_that_does_not_fit_is_named(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(1, 1), "extra": torch.zeros(1)}, tmp_path / "odd.pt")
-    odd = study(tmp_path / "home", start=tmp_path / "odd.pt", executor=hippo.Local(workers=1))
+    odd = study(tmp_path / "home", start=tmp_path / "odd.pt")
     with odd, pytest.raises(TrainerError, match=r"1 missing \('bias'\) and 1 unexpected \('extra'\)"):
         odd.eval(TRUNK, 1)
     for start, says in [("nothing.pt", "is not there"), ("ftp://host/x.pt", "expected a path, or a URL of")]:
@@ -127,23 +134,20 @@ def test_substeps_are_values_within_a_step_and_part_of_the_plan(tmp_path: Path) 
         hippo.Study("fine", Fine, substeps=0)
 
 
-def test_averages_of_branches_are_evaluated_and_exported(tmp_path: Path) -> None:
-    with study(tmp_path) as shared:
-        branches = [TRUNK.branch(4, lr=lr) for lr in (0.01, 0.2)]
-        mean = shared.average(branches, 6)
-        slopes = [shared.eval(branch, 6)["slope"] for branch in branches]
-        assert mean.metrics["slope"] == pytest.approx(sum(slopes) / 2)
-        path = mean.export(tmp_path / "mean.pt")
-        assert (
-            torch.load(path, weights_only=True)["modules"]["model"]["weight"].item() == mean.metrics["slope"]
-        )
-        with pytest.raises(InvalidInput, match="configs is empty"):
-            shared.average([], 6)
+def test_averages_of_branches_are_evaluated_and_exported(shared: hippo.Study, tmp_path: Path) -> None:
+    branches = [Config({"lr": 0.15, "mix": "up"}).branch(4, lr=lr) for lr in (0.01, 0.2)]
+    mean = shared.average(branches, 6)
+    slopes = [shared.eval(branch, 6)["slope"] for branch in branches]
+    assert mean.metrics["slope"] == pytest.approx(sum(slopes) / 2)
+    path = mean.export(tmp_path / "mean.pt")
+    weights = torch.load(path, weights_only=True)["modules"]["model"]
+    assert weights["weight"].item() == mean.metrics["slope"]
+    with pytest.raises(InvalidInput, match="configs is empty"):
+        shared.average([], 6)
 
 
-def test_a_seed_may_change_at_a_branch(tmp_path: Path) -> None:
-    with study(tmp_path, defaults={"seed": 0}) as shared:
-        branches = [TRUNK.branch(4, seed=seed) for seed in (0, 1)]
-        results = [shared.eval(branch, 40) for branch in branches]
-        assert results == [alone(shared, branch, 40) for branch in branches]
-        assert results[0] != results[1]
+def test_a_seed_may_change_at_a_branch(shared: hippo.Study) -> None:
+    branches = [Config({"lr": 0.07, "mix": "up"}).branch(4, seed=seed) for seed in (0, 1)]
+    results = [shared.eval(branch, 40) for branch in branches]
+    assert results == [alone(shared, branch, 40) for branch in branches]
+    assert results[0] != results[1]

@@ -37,12 +37,12 @@ def make_model():
 """
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_the_page_goes_from_a_script_to_a_finished_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classes, use = EPOCHS.split("\n\n\n")
-    # One worker a study, without a rehearsal: what takes time here is to start processes.
-    monkeypatch.setitem(hippo.Study.__init__.__kwdefaults__, "exact", False)
+    # One worker a study: what takes time here is to start processes.
     monkeypatch.setattr(Local.__init__, "__defaults__", (1, *Local.__init__.__defaults__[1:]))  # type: ignore[misc, index]
     (tmp_path / "branching_page.py").write_text("\n\n".join([GRANTED, TRAINER, classes]))
     monkeypatch.syspath_prepend(tmp_path)

@@ -49,3 +49,20 @@ class Mortal(Walker):
         if int(abs(self.weights[0]) * 1e6) % 23 == 0 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Fine(hippo.Trainer):
+    """Adds up its learning rates, looked at four times a step."""
+
+    def build(self) -> None:
+        self.total = 0.0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.lr = hp["lr"]
+
+    def train(self) -> None:
+        assert self.hp("lr") == self.lr
+        self.total += sum(self.hp("lr", part) for part in range(4))
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"total": self.total}

@@ -16,7 +16,8 @@ import torch
 import hippotune as hippo
 from hippotune.sequences import Config, MultiStep, Piecewise
 from hippotune.trainers.session import Session
-from trainers.samples import saved_by
+from study.walkers import Walker
+from trainers.samples import interrupted, saved_by, uninterrupted
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
 CLASSIFIER, SETUP, LOG, LOGGED, CHECK, PLAIN_LOOP, EVALUATE = re.findall(
@@ -87,19 +88,22 @@ def test_the_trainer_of_the_page_trains(page: ModuleType) -> None:
     assert 0 <= session.evaluate()["val_acc"] <= 1
 
 
-def test_the_check_of_the_page_finds_the_trainer_exact(page: ModuleType) -> None:
-    call = CHECK.replace("steps=4", "steps=2, quick=True")
-    found = eval(call, {"hippo": hippo, "Classifier": page.Classifier})
-    assert "Classifier is exact over 2 steps" in str(found)
+def test_the_trainer_of_the_page_is_exact_and_the_check_of_the_page_would_say_so(page: ModuleType) -> None:
+    config = Config({"lr": 0.1, "bs": 6})
+    alone = uninterrupted(page.Classifier, config, 2, SETTINGS)
+    assert interrupted(page.Classifier, config, ["move", "evaluate"], SETTINGS).agrees_with(alone)
+    # The call itself, on a trainer that needs no torch in each of its interpreters.
+    found = eval(CHECK.replace("steps=4", "steps=2"), {"hippo": hippo, "Classifier": Walker})
+    assert "Walker is exact over 2 steps" in str(found)
 
 
 def test_the_loop_of_the_page_gives_what_the_trial_alone_gives(page: ModuleType, tmp_path: Path) -> None:
     config = Config({"lr": MultiStep(0.5, [1], 0.1), "bs": 6})
-    with hippo.Study("page", page.Classifier, home=tmp_path, settings=SETTINGS) as study:
-        alone = study.alone(config, 3)
+    alone = hippo.Study("page", page.Classifier, home=tmp_path, settings=SETTINGS).alone(config, 3)
     assert alone == page.plain_loop(page.Classifier, config, 3, SETTINGS)
 
 
+@pytest.mark.usefixtures("unrehearsed")
 def test_what_train_logs_is_read_from_the_report(page: ModuleType, tmp_path: Path) -> None:
     tuner = hippo.GridSearch({"lr": [0.1, 0.2]}, "val_acc", "max", 2)
     executor = hippo.Local(workers=1)

@@ -64,12 +64,15 @@ def load(path: Path) -> Script:
 
 
 def _run(path: Path) -> ModuleType:
+    import cloudpickle
+
     file = os.path.abspath(path)
     name = "hippo_file_" + re.sub(r"\W", "_", path.stem)
     loader = SourceFileLoader(name, file)
     spec = spec_from_loader(name, loader)
     assert spec is not None
     module = sys.modules[name] = module_from_spec(spec)
+    cloudpickle.register_pickle_by_value(module)  # functions in configs too, wherever the trainer is from
     sys.path.insert(0, os.path.dirname(file))  # as for any script: what lies beside it can be imported
     arguments, sys.argv = sys.argv, [file]  # hippo's own are none of its business
     try:

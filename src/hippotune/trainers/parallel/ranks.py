@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -76,6 +77,7 @@ class Ranks:
         self.doing: Literal["train", "evaluate"] | None = None
         self.parted = False
         self._agreed = False
+        self._finished: deque[Any] = deque(maxlen=2)
         with self._speaking(), _on_this_machine(meeting.startswith("file:")):
             self._store = _store(meeting, self.share)
             before = _open_sockets()
@@ -92,6 +94,7 @@ class Ranks:
         # default argument of some function. The others shall not wait for that.
         for descriptor, _ in self._sockets & _open_sockets().items():
             _disconnect(descriptor)
+        self._finished.clear()
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
@@ -155,7 +158,7 @@ class Ranks:
         """Add up a tensor over all ranks, in place where gloo or NCCL can reach it; return the sum."""
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         with self._speaking():
-            dist.all_reduce(there)
+            self._finish(dist.all_reduce(there, async_op=True))
         return there.to(tensor.device)
 
     def gather(self, tensor: Tensor) -> Tensor:
@@ -163,7 +166,7 @@ class Ranks:
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         every = [torch.empty_like(there) for _ in range(self.share.width)]
         with self._speaking():
-            dist.all_gather(every, there)
+            self._finish(dist.all_gather(every, there, async_op=True))
         return torch.stack(every).to(tensor.device)
 
     def check_alike(self, mark: int) -> None:
@@ -181,27 +184,36 @@ class Ranks:
     def tell(self, order: int) -> None:
         """Tell all other ranks what comes next."""
         with self._speaking():
-            dist.broadcast(torch.tensor(order), 0)
+            self._finish(dist.broadcast(torch.tensor(order), 0, async_op=True))
 
     def hear(self) -> int:
         """Wait for what rank 0 tells."""
         order = torch.tensor(0)
         with self._speaking():
-            dist.broadcast(order, 0)
+            self._finish(dist.broadcast(order, 0, async_op=True))
         return int(order)
 
     def send(self, content: memoryview) -> None:
         """Send bytes to all other ranks."""
         self.tell(len(content))
         with self._speaking():
-            dist.broadcast(torch.frombuffer(content, dtype=torch.uint8), 0)
+            self._finish(dist.broadcast(torch.frombuffer(content, dtype=torch.uint8), 0, async_op=True))
 
     def receive(self) -> bytes:
         """Wait for bytes that rank 0 sends."""
         content = torch.empty(self.hear(), dtype=torch.uint8)
         with self._speaking():
-            dist.broadcast(content, 0)
+            self._finish(dist.broadcast(content, 0, async_op=True))
         return content.numpy().tobytes()
+
+    def _finish(self, work: Any) -> None:
+        """Wait for a collective, and keep its tensors for a while, so that this thread lets go of them.
+
+        A thread of gloo's that is the last to do so enters Python for a moment. A process that is forked in
+        that moment, such as a DataLoader's, never starts where Python is older than 3.12.
+        """
+        work.wait()
+        self._finished.append(work)
 
     # Notes, which outlast the group.
 
