@@ -121,7 +121,7 @@ def test_one_long_trial_ends_sooner_on_all_workers() -> None:
 
 
 def test_the_proof_of_a_width_takes_its_time() -> None:
-    """Two steps are rehearsed while the trial trains; then comes one step at width 2, which is not its own."""
+    """After the rehearsal, which goes on beside training, comes one step at width 2 that is no training."""
     times = {"seconds_per_step": 10.0, "load": 2.0, "startup": 1.0}
     plain = tune(Simulated(2, **times), Asks((A, 100)), width=Fluid())
     proved = tune(Simulated(2, **times), Asks((A, 100)), width=Fluid(), proofs=ProofPolicy("Net"))

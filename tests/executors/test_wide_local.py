@@ -59,9 +59,9 @@ class Asks(hippo.tuners.Tuner):
             await trials.next()
 
 
-def alone(config: Config, steps: int) -> dict[str, float]:
+def alone(config: Config, steps: int, **settings: Any) -> dict[str, float]:
     """Train a trial in this process, from beginning to end."""
-    session = Session(Smooth, {}, seed=3)
+    session = Session(Smooth, settings, seed=3)
     session.start(config, 0, None, warm=False)
     for _ in range(steps):
         session.advance()
@@ -82,19 +82,46 @@ def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
     return [span for span in report._trace.spans if span.kind == "train" and span.width == width]
 
 
-def assert_close(report: hippo.study.Report) -> None:
+def assert_close(report: hippo.study.Report, **settings: Any) -> None:
     assert not report.failed
     for trial in report.trials:
-        assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)
+        expected = alone(trial.config, trial.asked, **settings)
+        assert trial.metrics[trial.asked] == pytest.approx(expected, rel=CLOSE)
 
 
-def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300))
-    assert_close(report)
-    assert {span.kind for span in report._trace.spans} == {"train", "help"}
+@pytest.mark.parametrize("loss", ["mean", "shared sum"])
+def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path, loss: str) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), loss=loss)
+    assert_close(report, loss=loss)
+    first, *others = [span for span in report._trace.spans if span.kind == "train"]
+    assert (first.width, first.last) == (1, 1)  # its first step is what the first wide one is compared with
+    assert {span.width for span in others} == {2}
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
-    assert {span.first for span in report._trace.spans} > {0}
+    assert len(others) > 1
     assert report.work.steps_trained == report.work.steps_unique == 300
+    assert report.work.proof_steps in (1, 2)
+
+
+@pytest.mark.parametrize("loss", ["sum", "time first"])
+def test_what_learns_differently_on_two_workers_is_trained_by_one(
+    tmp_path: Path, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 40), loss=loss)
+    assert not trained(report, 2)
+    for trial in report.trials:
+        assert trial.metrics[trial.asked] == alone(trial.config, trial.asked, loss=loss)
+    (said,) = [record.message for record in caplog.records if "several workers" in record.message]
+    assert "Smooth learns differently on several workers than on one. After step 1, self.model.0." in said
+    assert " on one worker, and " in said
+    assert "a loss sums over the batch" in said
+    assert "Dropout needs the batch in a tensor's first dimension" in said
+    assert "on one worker alone: Smooth learns differently" in report.exactness
+    with Study(
+        "wide", Smooth, home=tmp_path, executor=Punctual(2), seed=3, width=Fluid(), settings={"loss": loss}
+    ) as study:
+        again = study.tune(Asks((LONG, 60)), progress=False)
+    assert not trained(again, 2)
+    assert not again.work.proof_steps
 
 
 def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:

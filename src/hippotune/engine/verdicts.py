@@ -7,8 +7,8 @@ The first run was trained straight through; all others must have its states and 
   too, with a warning: a clock does that, and something that is lost does not, for repeats agree on it;
 * where straight runs differ, in floats alone and by at most `NOISE` of their scale, kernels are not
   deterministic: then runs from checkpoints may differ by `TIMES` as much;
-* a wide run may differ from a narrow one by `WIDTH` of their scale, in floats, and by `TIMES` as much as a
-  nudged run does, in whatever that differs: such differences are what rounding makes.
+* a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and by `ROUNDINGS` as much as
+  a nudged run does, in whatever that differs: such differences are what rounding makes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from hippotune.protocol.proof import Name, Run, Verdict
 NOISE = 1e-3
 TIMES = 10
 WIDTH = 1e-6
+ROUNDINGS = 30
 
 _FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
 _THE_SAME_AGAIN: frozenset[Name] = frozenset({"again", "twice"})
@@ -123,7 +124,9 @@ class _Case:
                     rounding = {each.path: each.distance for each in item.items}
         allowed = max(WIDTH, self.spread * TIMES)
         items = [
-            each for each in found.items if each.distance > max(allowed, TIMES * rounding.get(each.path, 0.0))
+            each
+            for each in found.items
+            if each.distance > max(allowed, ROUNDINGS * rounding.get(each.path, 0.0))
         ]
         return _Found(found.run, found.moment, items)
 

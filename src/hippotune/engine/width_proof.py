@@ -26,7 +26,7 @@ from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import MOST_LOSSES, Repeat, part, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
-from hippotune.plan.facts import Position
+from hippotune.plan.facts import Position, width_refutation
 from hippotune.protocol.commands import Note
 from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
@@ -48,12 +48,12 @@ class WidthProof:
         self._checkpoints = checkpoints
         self._rehearsal = rehearsal
         self._policy = policy
-        known = [fact for fact in state.plan.proofs if fact.kind == "width"]
-        self._proved = {fact.width for fact in known if fact.outcome != "differs"}
+        proofs = state.plan.proofs
+        self._proved = {fact.width for fact in proofs if fact.kind == "width" and fact.outcome != "differs"}
         self._pilots = 0
         self._place: Place | None = None
         self._forget()
-        if len(self._proved) < len(known):
+        if width_refutation(proofs) is not None:
             state.keep_narrow()
         state.pins.append(self._is_source)
 

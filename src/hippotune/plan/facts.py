@@ -6,7 +6,7 @@ further fact. Everything that can be derived (stage trees, merge rates, reports)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -164,6 +164,11 @@ class ProofRecorded:
     spread: float = 0.0
     volatile: tuple[str, ...] = ()
     width: int = 1
+
+
+def width_refutation(proofs: Iterable[ProofRecorded]) -> ProofRecorded | None:
+    """Return the proof that has shown that several workers learn otherwise than one, if one has."""
+    return next((each for each in proofs if each.kind == "width" and each.outcome == "differs"), None)
 
 
 class MeasuredSteps(NamedTuple):
