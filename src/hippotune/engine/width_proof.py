@@ -81,7 +81,7 @@ class WidthProof:
     def is_possible(self) -> bool:
         """Whether a width that a lease would be stopped for could be proved then."""
         is_claimed = any(not self.is_proved(lease.claim) for lease in self._state.leases.running())
-        is_idle = self._pilot is None and (self._open is None or not self._state.reserved)
+        is_idle = self._narrow is None or (self._open is not None and not self._state.reserved)
         return self._rehearsal.is_over and self._pilots < _MOST_PILOTS and is_idle and not is_claimed
 
     def can_begin(self, task: Task) -> bool:
