@@ -8,8 +8,8 @@ In virtual time, with the speed-ups measured for ResNet-50 (1.87 on 2 workers, 3
   as long as the shortest. The baseline is this engine at width 1, which starts the longest first and lets
   trials go on as soon as they are certain to: there is no more to gain than its workers are idle.
 
-On this machine, with two workers: a study with one long chain, without and with `Fluid(max_width=2)`. Its plan
-is rehearsed before the clock is started, as in every study once; the proof of width is within the time.
+On this machine, with two workers: a study with one long chain, without and with `Fluid(max_width=2)`. Its
+plan is rehearsed before the clock is started; the proof of width is within the time.
 
 Bars:
   A study of the paper ends sooner than trial by trial by at least the factor by which sharing alone cuts its
