@@ -226,9 +226,34 @@ def test_a_run_that_raises_is_quoted() -> None:
 
 
 def test_a_wide_step_may_differ_by_summation_order_alone() -> None:
-    narrow = run("narrow", {"w": np.array([1.0, 2.0])})
-    assert judge("Net", [narrow, run("wide", {"w": np.array([1.0, 2.00001])})]).outcome == "exact"
-    verdict = judge("Net", [narrow, run("wide", {"w": np.array([1.0, 2.1])})])
-    assert verdict.path == "self.w"
-    assert "self.w is 2.0 at [1] on one worker, and 2.1 on several" in verdict.text
+    narrow = run("narrow", {"w": np.array([1.0, 2.0]), "seen": 8})
+    assert judge("Net", [narrow, run("wide", {"w": np.array([1.0, 2.000001]), "seen": 8})]).outcome == "exact"
+    verdict = judge("Net", [narrow, run("wide", {"w": np.array([1.000001, 2.1]), "seen": 4})])
+    assert (verdict.outcome, verdict.path) == ("differs", "self.w")
+    assert "self.w is 2.0 at [1] on one worker, and 2.1 on several; also different: self.seen" in verdict.text
     assert "a loss sums over the batch" in verdict.text
+
+
+def test_what_a_nudge_changes_as_well_a_wide_step_may_change_and_nothing_else() -> None:
+    def step(bias: float, weight: float, hits: int = 5, loss: float = 1.0) -> dict[str, Any]:
+        return {"evaluated": {}, "metrics": {"loss": loss}, "state": {"b": bias, "w": weight, "hits": hits}}
+
+    def runs(wide: dict[str, Any]) -> list[Run]:
+        named = {"narrow": step(1e-9, 1.0), "wide": wide, "nudged": step(-3e-9, 1.000001, 6, 1.001)}
+        return [
+            run(name, it["state"], metrics=it["metrics"], evaluated=it["state"])  # type: ignore[arg-type]
+            for name, it in named.items()
+        ]
+
+    assert judge("Net", runs(step(5e-9, 1.000003, 4, 1.01))).outcome == "exact"
+    assert judge("Net", runs(step(5e-9, 1.01))).path == "self.w"
+    verdict = judge("Net", runs(step(5e-9, 1.0, loss=2.0)))
+    assert (
+        "the metric 'loss' is 1.0 on one worker, and 2.0 on several; nothing on self differs" in verdict.text
+    )
+
+
+def test_a_step_that_raises_on_several_workers_is_quoted() -> None:
+    verdict = judge("Net", [run("narrow", {}), run("wide", error="RuntimeError: shape")])
+    assert verdict.text.startswith("Net cannot be trained by several workers")
+    assert verdict.text.endswith("RuntimeError: shape")

@@ -88,7 +88,8 @@ class Worker:
 class World:
     """An engine with its workers; `steps_trained` counts every step that any of them took but for proofs.
 
-    A state is what `remembers` makes of it when it is loaded.
+    A state is what `remembers` makes of it when it is loaded. What several workers learn in a step is what
+    `learns_wide` makes of it; where that is only `rounding`, one worker learns it from nudged weights too.
     """
 
     def __init__(
@@ -120,6 +121,8 @@ class World:
         self.remembers: Callable[[RunLease, State], State] = lambda lease, state: state
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
         self.crashes_at: Callable[[Config, int], bool] = lambda config, step: False
+        self.learns_wide: Callable[[RunLease, object], object] = lambda lease, values: values
+        self.rounding = False
         self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
         self.slower_together = 0.0
         self.most_on_disk = 0
@@ -262,7 +265,10 @@ class World:
             failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", kind=kind)
             self.say(worker, failure)
             return
-        worker.state = (*worker.state, lease.config.key(step))
+        values: object = lease.config.key(step)
+        if lease.peers or (lease.nudged and self.rounding):
+            values = self.learns_wide(lease, values)
+        worker.state = (*worker.state, values)
         if lease.proof:
             self.steps_proved += 1
         else:

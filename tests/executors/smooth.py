@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import hippotune as hippo
@@ -17,7 +17,10 @@ torch.set_num_threads(1)  # the network is too small for more, and one process i
 
 
 class Smooth(hippo.TorchTrainer):
-    """Fits a curve.
+    """Fits a curve, by the `loss` that the settings name.
+
+    Two of them are not what they are on one worker: a sum that is divided by the batch size as if the batch
+    were whole, and a dropout on (time, batch, features), where there are as many times as samples in a part.
 
     Where a file in the folder `deaths` of the settings is named by a rank, that rank removes it and kills its
     own process in a step that several train together, and that is not one of the first.
@@ -37,8 +40,19 @@ class Smooth(hippo.TorchTrainer):
         self.die_if_told()
         for points, targets in self.loader:
             self.optimizer.zero_grad()
-            nn.functional.mse_loss(self.model(points), targets).backward()  # type: ignore[no-untyped-call]
+            self.loss(points, targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
+
+    def loss(self, points: Tensor, targets: Tensor) -> Tensor:
+        kind = self.settings.get("loss", "mean")
+        if kind == "time first":
+            points = nn.functional.dropout(points.expand(32, -1, 1), 0.2).mean(0)
+        squares = (self.model(points) - targets) ** 2
+        if kind == "sum":
+            return squares.sum() / 64
+        if kind == "shared sum":
+            return squares.sum() * self.width / self.total(len(points))
+        return squares.mean()
 
     def evaluate(self) -> Mapping[str, float]:
         points, targets = self.shard(self.points), self.shard(self.targets)

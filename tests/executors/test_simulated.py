@@ -29,6 +29,7 @@ from hippotune.protocol.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.sequences.custom import Function
 from hippotune.spaces.space import Grid
@@ -382,6 +383,15 @@ def test_what_was_not_recorded_is_refused_unless_it_lies_between_and_that_is_ask
 def test_a_study_that_leaves_the_record_ends_with_a_word_about_it() -> None:
     with pytest.raises(TrainerError, match="no metrics were recorded at step 5"):
         tune(Simulated(1, metrics={A: {4: {"score": 0.5}}}), Asks((A, 5)))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_step_that_was_never_measured_is_enough_for_a_proof_and_no_result(step: int) -> None:
+    table, proofs = {A: {4: {"score": 0.5}}}, ProofPolicy("Net")
+    (result,) = tune(Simulated(1, metrics=table), Asks((A, 4)), proofs=proofs).results
+    assert result.metrics == {"score": 0.5}
+    with pytest.raises(TrainerError, match=f"no metrics were recorded at step {step}"):
+        tune(Simulated(1, metrics=table), Asks((A, step), (A, 4)), proofs=proofs)
 
 
 # What is refused.

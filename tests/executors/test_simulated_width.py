@@ -24,6 +24,7 @@ from hippotune.protocol.events import (
     WorkerJoined,
     WorkerLost,
 )
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Config, MultiStep
 
 RESNET = {1: 1, 2: 1.870, 4: 3.421, 8: 5.598}
@@ -117,6 +118,20 @@ def test_one_long_trial_ends_sooner_on_all_workers() -> None:
     narrow = [began for began, width in started(wide) if width < 8]
     assert wide.seconds == pytest.approx(100 / 5.598, abs=1.0 + len(narrow))  # workers join one by one
     assert wide.worker_seconds == pytest.approx(8 * 100 / 5.598, rel=0.05)
+
+
+def test_the_proof_of_a_width_takes_its_time() -> None:
+    """After the rehearsal, which goes on beside training, comes one step at width 2 that is no training."""
+    times = {"seconds_per_step": 10.0, "load": 2.0, "startup": 1.0}
+    plain = tune(Simulated(2, **times), Asks((A, 100)), width=Fluid())
+    proved = tune(Simulated(2, **times), Asks((A, 100)), width=Fluid(), proofs=ProofPolicy("Net"))
+    (wide,) = [span for span in proved.spans if span.kind == "proof" and span.width == 2]
+    assert (wide.last - wide.first, wide.ended - wide.began) == (1, 5.0 + 2.0)
+    first = min(span.began for span in proved.spans if span.kind == "train" and span.width == 2)
+    assert first == wide.ended
+    assert proved.trained == plain.trained == 100
+    assert plain.seconds < proved.seconds < plain.seconds + 60
+    assert [result.metrics for result in proved.results] == [result.metrics for result in plain.results]
 
 
 def test_packed_leases_share_a_slot() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,10 @@ from hippotune.trainers.session import Session
 from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
+LONG = Config({"lr": 0.01})
 REHEARSED = Config({"lr": 0.005})
+SHORT = Config({"lr": 0.03})
+DROP = Config({"lr": MultiStep(0.01, [150], 0.1)})
 
 
 class Punctual(hippo.Local):
@@ -56,29 +59,22 @@ class Asks(hippo.tuners.Tuner):
             await trials.next()
 
 
-def alone(config: Config, steps: int) -> dict[str, float]:
+def alone(config: Config, steps: int, **settings: Any) -> dict[str, float]:
     """Train a trial in this process, from beginning to end."""
-    session = Session(Smooth, {}, seed=3)
+    session = Session(Smooth, settings, seed=3)
     session.start(config, 0, None, warm=False)
     for _ in range(steps):
         session.advance()
     return session.evaluate()
 
 
-def opened(home: Path, width: Fluid, workers: int) -> Study:
-    """A study whose plan is proved already: its proofs take slots."""
-    settings = {"deaths": str(home)}
+def tune(
+    home: Path, width: Fluid, *asks: tuple[Config, int], workers: int = 2, **settings: Any
+) -> hippo.study.Report:
     executor = Punctual(workers)
-    study = Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings)
-    study.eval(REHEARSED, 2)
-    return study
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
-    """A study on two workers, which have loaded torch; tests differ in their learning rates."""
-    with opened(tmp_path_factory.mktemp("wide"), Fluid(), workers=2) as study:
-        yield study
+    with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
+        study.eval(REHEARSED, 2)  # while a plan is being proved, its proofs take slots
+        return study.tune(Asks(*asks), progress=False)
 
 
 def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
@@ -86,44 +82,67 @@ def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
     return [span for span in report._trace.spans if span.kind == "train" and span.width == width]
 
 
-def assert_close(report: hippo.study.Report) -> None:
+def assert_close(report: hippo.study.Report, **settings: Any) -> None:
     assert not report.failed
     for trial in report.trials:
-        assert trial.metrics[trial.asked] == pytest.approx(alone(trial.config, trial.asked), rel=CLOSE)
+        expected = alone(trial.config, trial.asked, **settings)
+        assert trial.metrics[trial.asked] == pytest.approx(expected, rel=CLOSE)
 
 
-def test_a_study_on_two_workers_learns_what_one_learns(study: Study) -> None:
-    report = study.tune(Asks((Config({"lr": 0.01}), 300)), progress=False)
-    assert_close(report)
-    assert {span.kind for span in report._trace.spans} == {"train", "help"}
+@pytest.mark.parametrize("loss", ["mean", "shared sum"])
+def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path, loss: str) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), loss=loss)
+    assert_close(report, loss=loss)
+    first, *others = [span for span in report._trace.spans if span.kind == "train"]
+    assert (first.width, first.last) == (1, 1)  # its first step is what the first wide one is compared with
+    assert {span.width for span in others} == {2}
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
-    assert {span.first for span in report._trace.spans} > {0}
+    assert len(others) > 1
     assert report.work.steps_trained == report.work.steps_unique == 300
+    assert report.work.proof_steps in (1, 2)
 
 
-def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(study: Study) -> None:
-    long, drop, short = (Config({"lr": lr}) for lr in (0.012, MultiStep(0.012, [150], 0.1), 0.03))
-    report = study.tune(Asks((long, 300), (drop, 170), (short, 8)), progress=False)
+@pytest.mark.parametrize("loss", ["sum", "time first"])
+def test_what_learns_differently_on_two_workers_is_trained_by_one(
+    tmp_path: Path, loss: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 40), loss=loss)
+    assert not trained(report, 2)
+    for trial in report.trials:
+        assert trial.metrics[trial.asked] == alone(trial.config, trial.asked, loss=loss)
+    (said,) = [record.message for record in caplog.records if "several workers" in record.message]
+    assert "Smooth learns differently on several workers than on one. After step 1, self.model.0." in said
+    assert " on one worker, and " in said
+    assert "a loss sums over the batch" in said
+    assert "Dropout needs the batch in a tensor's first dimension" in said
+    assert "on one worker alone: Smooth learns differently" in report.exactness
+    with Study(
+        "wide", Smooth, home=tmp_path, executor=Punctual(2), seed=3, width=Fluid(), settings={"loss": loss}
+    ) as study:
+        again = study.tune(Asks((LONG, 60)), progress=False)
+    assert not trained(again, 2)
+    assert not again.work.proof_steps
+
+
+def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
     assert_close(report)
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
 
-@pytest.mark.parametrize(("rank", "lr"), [(0, 0.014), (1, 0.016)])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
-    study: Study, rank: int, lr: float
+    tmp_path: Path, rank: int
 ) -> None:
-    death = study.home / str(rank)
-    death.touch()
-    report = study.tune(Asks((Config({"lr": lr}), 200)), progress=False)
-    assert not death.exists(), "nobody died: the test tests nothing"
+    death = tmp_path / "death"
+    report = tune(tmp_path, Fluid(), (LONG, 200), death=str(death), dies=rank)
+    assert death.exists(), "nobody died: the test tests nothing"
     assert_close(report)
     assert report.work.steps_trained >= report.work.steps_unique == 200
 
 
 def test_packed_trials_are_bit_identical_to_trials_that_are_alone(tmp_path: Path) -> None:
-    with opened(tmp_path, Fluid(packing=2), workers=1) as study:
-        asks = [(Config({"lr": lr}), steps) for lr, steps in ((0.01, 12), (0.03, 12), (0.02, 40))]
-        report = study.tune(Asks(*asks), progress=False)
+    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (Config({"lr": 0.02}), 40), workers=1)
     assert trained(report, 0.5)
     assert {span.worker for span in trained(report, 0.5)} == {0, 1}
     for trial in report.trials:

@@ -14,6 +14,7 @@ from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command
 from hippotune.protocol.events import Event, MetricsRequired
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 from hippotune.shell.loop import Loop
@@ -28,8 +29,10 @@ SECONDS = 600.0  # of real time: nothing takes so long unless it is stuck
 class Watched(Engine):
     """An engine that notes what it hears and when, and checks itself."""
 
-    def __init__(self, plan: Plan, policy: WidthPolicy | None = None) -> None:
-        super().__init__(plan, policy=policy, fits=lambda values, width: True)
+    def __init__(
+        self, plan: Plan, policy: WidthPolicy | None = None, proofs: ProofPolicy | None = None
+    ) -> None:
+        super().__init__(plan, policy=policy, fits=lambda values, width: True, proofs=proofs)
         self.heard: list[tuple[float, Event]] = []
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -70,17 +73,25 @@ class Asks(Tuner):
 
 
 def tune(
-    executor: Simulated, *tuners: Tuner, share: bool = True, width: WidthPolicy | None = None
+    executor: Simulated,
+    *tuners: Tuner,
+    share: bool = True,
+    width: WidthPolicy | None = None,
+    proofs: ProofPolicy | None = None,
 ) -> Outcome:
     """Run tuners side by side on one plan."""
-    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width), SECONDS))
+    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width, proofs), SECONDS))
 
 
 async def _tune(
-    executor: Simulated, tuners: Sequence[Tuner], share: bool, width: WidthPolicy | None
+    executor: Simulated,
+    tuners: Sequence[Tuner],
+    share: bool,
+    width: WidthPolicy | None,
+    proofs: ProofPolicy | None,
 ) -> Outcome:
     store = MemoryStore()
-    engine = Watched(Plan(), width)
+    engine = Watched(Plan(), width, proofs)
     loop = Loop(engine, executor, ImmediateWriter(store))
     packing = 1 if width is None else width.packing
     await executor.start(Job(object, packing=packing), loop.emit)

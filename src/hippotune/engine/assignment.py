@@ -96,7 +96,21 @@ class Assignment:
                 width = self._scheduler.width(choice, wish, state.allocator)
                 if not width:
                     return  # what is free is kept for what stops to go on wider
+                if not self._proofs.width.is_proved(width):
+                    self._start_narrow(choice, width, state.allocator)
+                    continue
             self._start(choice, width)
+
+    def _start_narrow(self, choice: Choice, width: Fraction, allocator: WidthAllocator) -> None:
+        """Begin to prove a width that is wanted, where that can be; else start at one that is proved."""
+        task, proof = choice.task, self._proofs.width
+        if proof.resume(task, width):
+            return
+        if proof.can_begin(task):
+            self._start(choice, _WHOLE, width)
+            return
+        ladder = allocator.ladder(task.goal, task.start, task.end, self._state.workers.slots)
+        self._start(choice, proof.proved_within(ladder, width))
 
     def _has_room(self) -> bool:
         """Make room for a save, if there is none; False until a save is over, or something is deleted."""
@@ -106,17 +120,20 @@ class Assignment:
 
     def _allocate(self, allocator: WidthAllocator) -> dict[Place, Fraction]:
         """Ask for widths; have stopped what is to go on at another one."""
-        state = self._state
+        state, proof = self._state, self._proofs.width
         allocated = self._scheduler.allocate(allocator, state.claims, state.now)
         for lease, (step, width) in allocated.stops.items():
             if not self._checkpoints.has_room_to_stop():
                 break
+            if not proof.is_proved(width) and not proof.is_possible:
+                continue
             lease.note(state.now, f"to stop at {step}, to go on at width {width}")
             lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
             state.changed[lease] = None
         return allocated.widths
 
-    def _start(self, choice: Choice, width: Fraction) -> None:
+    def _start(self, choice: Choice, width: Fraction, proves: Fraction | None = None) -> None:
+        """Start a lease; what it trains first may be to prove another width."""
         state, task = self._state, choice.task
         source, worker = source_of(task), choice.worker
         trouble = state.troubles.get((task.node, task.start))
@@ -135,10 +152,13 @@ class Assignment:
             width,
         )
         lease.loads, lease.updated_at = task.start > 0 and not warm, state.now
+        lease.platform = state.workers.platform(worker)
         state.leases.open(lease)
         self._orders.take_on(lease)
         state.workers.take(worker, lease.id, width)
-        lease.peers = tuple(self._join(lease) for _ in range(1, int(width)))
+        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(width)))
+        if proves is not None:
+            self._proofs.width.adopt(lease, proves)
         self._proofs.adopt(lease)
         if state.allocator is not None and lease.peers:
             self._limit(lease, state.allocator.turn(lease))
@@ -165,12 +185,6 @@ class Assignment:
         with_peers = "".join(f", {peer}" for peer in lease.peers)
         lease.note(state.now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
         state.commands.append(command)
-
-    def _join(self, lease: Lease) -> int:
-        """Have another worker train a lease together with its leader."""
-        peer = self._state.workers.choose(None)
-        self._state.workers.take(peer, lease.id, _WHOLE)
-        return peer
 
     def _limit(self, lease: Lease, turn: int) -> None:
         """Let a wide lease end where others branch off, or after a while: then widths are chosen anew."""

@@ -1,9 +1,10 @@
 """Audits: the proof of the rehearsal, repeated at real branches.
 
 A lease that passes a branch saves there and trains on. It notes its state one step later; a proof lease then
-takes that step from the branch's checkpoint, on another worker where there is one, and must come to the same
-state. The first branches of a plan are audited in any case, later ones as long as all proofs together stay
-within a share of the work.
+takes that step from the branch's checkpoint, on another worker of the same platform where there is one, and
+must come to the same state. Where no worker of that platform is up, as after a move to another machine, the
+step waits for one and nobody for it. The first branches of a plan are audited in any case, later ones as long
+as all proofs together stay within a share of the work.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Audits:
 
     def _is_possible(self, audit: Audit) -> bool:
         node = audit.path[0][0].holder(audit.start)
-        return audit.start in node.checkpoints or self._state.promises.is_saved(node, audit.start)
+        kept = node.checkpoints.get(audit.start)
+        if kept is None:
+            return self._state.promises.is_saved(node, audit.start)
+        return self._state.workers.is_there(kept.platform or None)
 
     def _is_source(self, position: Position) -> bool:
         """Whether a checkpoint is one that a step waits to be repeated from."""
@@ -112,9 +116,10 @@ class Audits:
         """Return a step that can be repeated now, and a worker for it: another than the one that noted it."""
         state = self._state
         for audit in self._waiting:
-            if audit.start not in audit.path[0][0].holder(audit.start).checkpoints:
+            kept = audit.path[0][0].holder(audit.start).checkpoints.get(audit.start)
+            if kept is None:
                 continue
-            idle = state.workers.idle_for(audit.width)
+            idle = state.workers.idle_for(audit.width, kept.platform or None)
             others = [worker for worker in idle if worker != audit.noted_by]
             if not others and not urgent and (state.workers.slots == 1 or not state.leases.training()):
                 others = idle

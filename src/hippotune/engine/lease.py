@@ -28,7 +28,7 @@ class Lease:
     `alone` has one stage, and its slot to itself. `taken` are
     the steps along each node, and the seconds that they took; `logged` is what it has logged and is not
     recorded yet. At `notes` it says what its state is. A `proof` repeats what was trained before; `startup`
-    is what its interpreter took to start, if it has one of its own.
+    is what its interpreter took to start, if it has one of its own. `platform` is that of its worker.
     """
 
     id: int
@@ -54,6 +54,7 @@ class Lease:
     last_sent: tuple[int, frozenset[int], frozenset[int], frozenset[int]] | None = None
     proof: bool = False
     startup: float = 0.0
+    platform: str = ""
     story: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
     logged: HeldNumbers = field(init=False)
 

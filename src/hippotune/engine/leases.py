@@ -7,6 +7,8 @@ running ──────────▶ saving ──────────�
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
@@ -86,9 +88,12 @@ class Leases:
         state.facts += lease.logged.release(lease.path)
         lease.note(state.now, f"metrics at {event.step}")
         lease.at = max(lease.at, event.step)
-        state.promises.evaluations.discard(lease, event.step)
         node = lease.node_at(event.step)
         is_for_proof = self._proofs.measured(lease, event)
+        if not event.metrics:
+            state.promises.break_evaluation(lease, event.step)
+            return
+        state.promises.evaluations.discard(lease, event.step)
         if event.step not in node.metrics and not is_for_proof:
             state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics))
         self._requests.measured(node, event.step)
@@ -119,7 +124,8 @@ class Leases:
         lease.settled.add(event.step)
         position = lease.position(event.step)
         node = state.plan[position.node]
-        state.facts.append(state.plan.keep(position, event.checkpoint))
+        checkpoint = replace(event.checkpoint, platform=lease.platform)
+        state.facts.append(state.plan.keep(position, checkpoint))
         self._blame.got_on(lease)
         state.workers.saved(position)
         self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)

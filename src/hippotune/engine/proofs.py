@@ -3,7 +3,7 @@
 A proof lease promises nothing that a request waits for, its metrics answer nobody, and nothing goes on from
 its state. Where it is lost with its worker, it is open again; what it proves is decided when all that belongs
 to it is there, once, and is a fact of the plan then. What to prove, and on which worker, is for the
-`Rehearsal` and the `Audits` to say.
+`Rehearsal`, the `WidthProof` and the `Audits` to say.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from hippotune.engine.orders import Orders
 from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import Repeat
 from hippotune.engine.state import State
+from hippotune.engine.width_proof import WidthProof
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import (
     Event,
@@ -41,6 +42,7 @@ class Proofs:
         self._state = state
         self._checkpoints = checkpoints
         self.rehearsal = Rehearsal(state, checkpoints, orders, policy)
+        self.width = WidthProof(state, checkpoints, self.rehearsal, policy)
         self.audits = Audits(state, policy)
         self.running: dict[int, Repeat] = {}
         self.steps = 0
@@ -48,8 +50,12 @@ class Proofs:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to be proved, so that results are provisional."""
-        return bool(self.running) or self.rehearsal.is_open or self.audits.is_open
+        """Whether something is still to be proved, so that results are provisional.
+
+        No result depends on a width that is not proved.
+        """
+        running = any(repeat.owner is not self.width for repeat in self.running.values())
+        return running or self.rehearsal.is_open or self.audits.is_open
 
     # Leases that train.
 
@@ -69,15 +75,17 @@ class Proofs:
         lease = self._state.leases.expect(event.lease, event, "running")
         self.noting += event.seconds
         self.rehearsal.noted(lease, event)
+        self.width.noted(lease, event)
         self.audits.noted(lease, event)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease that trains has metrics; return whether they are for a proof alone."""
-        return self.rehearsal.measured(lease, event)
+        return self.rehearsal.measured(lease, event) or self.width.measured(lease, event)
 
     def ended(self, lease: Lease) -> None:
         """A lease that trained something is over, or lost."""
         self.rehearsal.ended(lease)
+        self.width.ended(lease)
         self.audits.ended(lease)
 
     # Leases that prove.
@@ -90,7 +98,9 @@ class Proofs:
     def _next(self, urgent: bool) -> tuple[Repeat, int] | None:
         if (found := self.rehearsal.next(urgent)) is not None:
             return found
-        return None if self.rehearsal.is_open else self.audits.next(urgent)
+        if (found := self.width.next(urgent)) is not None:
+            return found
+        return None if self.rehearsal.is_open or self._state.reserved else self.audits.next(urgent)
 
     def _start(self, repeat: Repeat, worker: int) -> None:
         state, start, end = self._state, repeat.start, repeat.path[-1][2]
@@ -98,10 +108,12 @@ class Proofs:
             state.leases.next_number(), repeat.study, worker, repeat.path, end, state.now, start, repeat.width
         )
         lease.proof, lease.notes, lease.updated_at = True, set(repeat.notes), state.now
+        lease.platform = state.workers.platform(worker)
         state.leases.open(lease)
         for step in repeat.saves:
             state.promises.saves.add(lease, step)
         state.workers.take(worker, lease.id, repeat.width)
+        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(repeat.width)))
         self.running[lease.id] = repeat
         command = RunLease(
             lease=lease.id,
@@ -115,10 +127,12 @@ class Proofs:
             source=lease.node_at(start).checkpoints[start] if start else None,
             required=state.required,
             probe=repeat.probe,
+            peers=lease.peers,
             width=repeat.width,
             notes=repeat.notes,
             proof=True,
             fresh=repeat.fresh,
+            nudged=repeat.nudged,
         )
         lease.last_sent = (end, command.saves, command.evaluations, command.notes)
         lease.note(state.now, f"given to worker {worker}, to prove something: {repeat.run.name}")

@@ -13,6 +13,9 @@ is trained further than one step, there is no checkpoint to go on from: then `ag
 The reference is the first lease that starts from scratch. It is stopped a step later, if its path is long, so
 that its worker is free; it goes on after the proofs. Where there is none, because the plan was trained by a
 process that was killed before the proof was in, a proof lease is the reference.
+
+All are trained on one platform. Where no worker of the reference's is left, and there are others, there is
+another reference.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ class Rehearsal:
         self._reference: Repeat | None = None  # what was seen of it
         self._is_complete = False
         self._worker: int | None = None  # which trained it, as long as its process lives
+        self._platform = ""  # which it was trained on
         self._adds_save = self._is_probed = False
         self._trial: Node | None = None  # which the reference repeats, where no lease trains it
         self._missing = 0  # how many repetitions are not done yet
@@ -73,6 +77,11 @@ class Rehearsal:
         known = self._state.plan.proved("rehearsal")
         steps = min(self._asked, 2)
         return 0 if self._policy is None or (known is not None and known.position.step >= steps) else steps
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is to be rehearsed any more, as far as is known."""
+        return not self._steps
 
     @property
     def is_open(self) -> bool:
@@ -113,6 +122,7 @@ class Rehearsal:
             promises.evaluations.add(lease, steps)
         path = part(lease.path, 0, steps)
         self._lease, self._worker, self._is_overdue = lease, lease.worker, False
+        self._platform = lease.platform
         self._is_probed = not self._state.probed
         self._reference = self._repeat("reference", path, lease.study, frozenset({steps}))
         self._reference.width = lease.width
@@ -195,7 +205,7 @@ class Rehearsal:
 
         Urgent is what the reference's own worker can do, and what one can that has trained nothing yet.
         """
-        if self._is_source_lost():
+        if self._is_source_lost() or self._is_platform_gone():
             self._forget()
             self._is_overdue = True
         if self._reference is None:
@@ -216,9 +226,14 @@ class Rehearsal:
         first = self._open[0].path[0][0].holder(1)
         return 1 not in first.checkpoints and not self._state.promises.is_saved(first, 1)
 
+    def _is_platform_gone(self) -> bool:
+        """Whether something is to be repeated, and no worker is left that could."""
+        is_waiting = self._is_complete and self._missing == len(self._open)
+        return is_waiting and not self._state.workers.is_there(self._platform)
+
     def _worker_for(self, repeat: Repeat, urgent: bool) -> int | None:
         workers = self._state.workers
-        idle = workers.idle_for(repeat.width)
+        idle = workers.idle_for(repeat.width, self._platform)
         if self._worker is None or not self._state.requests:
             urgent = False
         if repeat.fresh and (pristine := [each for each in idle if workers.is_pristine(each)]):
@@ -248,7 +263,7 @@ class Rehearsal:
             reference.saves = frozenset({1})
             self._adds_save = True
         self._reference, self._trial, self._is_overdue = reference, node, False
-        self._worker = idle[0]
+        self._worker, self._platform = idle[0], self._state.workers.platform(idle[0])
         return reference, idle[0]
 
     def done(self, repeat: Repeat) -> None:

@@ -43,9 +43,9 @@ class Repeat:
     evaluations: frozenset[int]
     saves: frozenset[int] = frozenset()
     fresh: bool = False
+    nudged: bool = False
     probe: bool = False
     width: Fraction = Fraction(1)
-    peers: int = 0
     losses: int = 0
 
     @property
@@ -68,10 +68,12 @@ def part(path: Path, start: int, end: int) -> Path:
     )
 
 
-def record(state: State, policy: ProofPolicy, kind: str, position: Position, verdict: Verdict) -> None:
-    """Make a verdict a fact of the plan. Where training differs, that ends the study."""
+def record(
+    state: State, policy: ProofPolicy, kind: str, position: Position, verdict: Verdict, width: int = 1
+) -> None:
+    """Make a verdict a fact of the plan. Where training differs, that ends the study, unless it is wide."""
     outcome, text = verdict.outcome, verdict.text
-    told = (verdict.path, verdict.step, verdict.spread, verdict.volatile)
+    told = (verdict.path, verdict.step, verdict.spread, verdict.volatile, width)
     fact = ProofRecorded(kind, position, outcome, text, *told)
     state.plan.apply(fact)
     state.facts.append(fact)

@@ -105,7 +105,8 @@ class Scheduler:
         """Ask the policy for widths. The `claims` that are met here are taken out."""
         running = self._leases.training()
         proofs = [lease for lease in self._leases.running() if lease.proof]
-        slots = max(self._workers.slots - sum(len(lease.workers) for lease in proofs), 1)
+        taken = sum(len(lease.workers) for lease in proofs) + self._state.reserved
+        slots = max(self._workers.slots - taken, 1)
         tasks, beyond = self._frontier.ready(slots * allocator.policy.packing)
         tasks += self._soon({(task.node, task.start) for task in tasks})
         claimed = [claims.pop(source_of(task), WAITS) for task in tasks]
@@ -124,7 +125,7 @@ class Scheduler:
                 states.update(dict.fromkeys((lease.node_at(step), step) for step in sorted(lease.saves)))
         tasks = [task for state in states for task in self._frontier.tasks_from(*state)]
         tasks.sort(key=lambda task: -task.reach)
-        taken = ready | self._state.troubles.keys()
+        taken = ready | self._state.troubles.keys() | self._frontier.paused
         return [task for task in tasks if (task.node, task.start) not in taken]
 
     def _worth(self, node: Node, step: int) -> float:
@@ -141,4 +142,5 @@ class Scheduler:
         most = max(wish, ladder[0])
         free = self._workers.free if worker is None or self._workers.has_whole(worker) else 0
         free -= sum(int(lease.claim - lease.width) for lease in self._leases.running() if lease.claim)
+        free -= self._state.reserved
         return max((step for step in ladder if step <= most and (step < 1 or step <= free)), default=WAITS)

@@ -33,7 +33,8 @@ class State:
     `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
     orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
     `likely_branches` are steps along nodes that are worth a checkpoint before anything leaves there.
-    `pins` say which checkpoints stay because proofs start from them.
+    `pins` say which checkpoints stay because proofs start from them; `reserved` is how many free slots are
+    kept for one.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class State:
         self.changed: dict[Lease, None] = {}
         self.claims: dict[Position, Fraction] = {}
         self.pins: list[Callable[[Position], bool]] = []
+        self.reserved = 0
         self._fits = fits
         self.allocator: WidthAllocator | None = None
         self.use(policy)
@@ -75,6 +77,12 @@ class State:
     def use(self, policy: WidthPolicy | None) -> None:
         """Have widths chosen by a policy from now on; without one, every lease has one slot."""
         self.allocator = None if policy is None else WidthAllocator(policy, self.profile, self._fits)
+
+    def keep_narrow(self) -> None:
+        """Let no lease have more than one slot any more: the trainer learns otherwise there."""
+        self._fits = None
+        if self.allocator is not None:
+            self.allocator.keep_narrow()
 
     @property
     def least_width(self) -> Fraction:
@@ -87,8 +95,9 @@ class State:
         What is in trouble starts from a checkpoint: otherwise it could take the state with it.
         """
         tasks = self.frontier.tasks_from(self.plan[position.node], position.step)
-        sound = (task for task in tasks if (task.node, task.start) not in self.troubles)
-        return max(sound, key=lambda task: task.reach, default=None)
+        kept_back = self.troubles.keys() | self.frontier.paused
+        able = (task for task in tasks if (task.node, task.start) not in kept_back)
+        return max(able, key=lambda task: task.reach, default=None)
 
     def take_commands(self) -> list[Command]:
         """Return what the event has led to, facts first, and begin anew."""

@@ -96,17 +96,22 @@ NOT_DETERMINISTIC = Story(
     f"{_UNSEEDED}. Or training changes something that is not on self, and uses it: {OUTSIDE}",
 )
 WIDE = (
-    "So it is trained at width 1, where that is exact. Each worker has a part of the batch, and the mean of "
+    "So it is trained by one worker at a time. Of several, each has a part of the batch, and the mean of "
     "their gradients is used: that is another gradient where a loss sums over the batch, leaves out padding, "
-    "weighs classes, or compares samples with each other (mixup, contrastive losses), and where the batch "
-    "is not a tensor's first dimension. Divide such sums by self.total(count), or keep to width 1"
+    "weighs classes, or compares samples with each other (mixup, contrastive losses). Multiply what is "
+    "summed over a part by self.width and divide it by self.total(count), the count of the whole batch; "
+    "count samples by self.total() too. Dropout needs the batch in a tensor's first dimension. What nothing "
+    "depends on can be declared: volatile = {{{path!r}}} in the class"
+)
+RAISED_WIDE = (
+    "{trainer} cannot be trained by several workers: the same step raised there, and not on one worker. So "
+    "it is trained by one worker at a time. {error}"
 )
 RAISED = "{trainer} is not exact: {run} raised where training straight through did not. {error}"
 RUNS: Mapping[Name, str] = {
     "fresh": "going on from the checkpoint of step {start} in a fresh process",
     "warm": "going on from the checkpoint of step {start} in a process that has trained since",
     "repeated": "going on from the checkpoint of step {start}",
-    "wide": "the same step on several workers",
 }
 EVALUATE = (
     "evaluate() of {trainer} changes the state: after step {step}, {told}. Trials that share steps are "

@@ -7,9 +7,9 @@
 * A lease that runs has its workers, which are on nothing else, and is listed on the nodes of its path; every
   busy worker is on such a lease, or on one that is broken. No slot is given out more than once.
 * A lease that proves something promises no metrics and is listed on no node. What it is to prove is decided
-  once.
+  once. No lease trains at a width that is not proved.
 * Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
-  time, or keeps the slot for a lease that stops to go on wider.
+  time, or keeps the slot for a lease that stops to go on wider, or for the proof of a width.
 * What the frontier would start next is what a frontier made afresh from the plan and the promises would.
 """
 
@@ -112,12 +112,11 @@ def _proofs(engine: Engine) -> Iterator[str]:
     for lease in running.values():
         if lease.evaluations:
             yield f"a proof promises metrics: {lease.history()}"
-    if len([fact for fact in engine.plan.proofs if fact.kind == "width"]) > 1:
-        yield "the proof of width was decided more than once"
     steps = [fact.position.step for fact in engine.plan.proofs if fact.kind == "rehearsal"]
     if any(later <= earlier for earlier, later in pairwise(steps)):
         yield "the rehearsal was decided more than once"
     yield from engine.proofs.rehearsal.faults()
+    yield from engine.proofs.width.faults()
 
 
 def _workers(engine: Engine) -> Iterator[str]:
@@ -151,7 +150,7 @@ def _work(engine: Engine) -> Iterator[str]:
         if held is not None and not stopped and state.allocator is None:
             yield f"worker {worker} is idle while it can go on from {position}"
     afresh = state.frontier.rebuilt()
-    kept_free = any(lease.claim for lease in engine.leases.values())
+    kept_free = state.reserved or any(lease.claim for lease in engine.leases.values())
     for study in afresh.studies():
         if state.frontier.best(study) != afresh.best(study):
             yield f"the frontier of {study!r} does not follow from the plan and the promises"

@@ -7,7 +7,8 @@ The first run was trained straight through; all others must have its states and 
   too, with a warning: a clock does that, and something that is lost does not, for repeats agree on it;
 * where straight runs differ, in floats alone and by at most `NOISE` of their scale, kernels are not
   deterministic: then runs from checkpoints may differ by `TIMES` as much;
-* a wide run may differ from a narrow one in floats, by `WIDTH` of their scale.
+* a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and by `ROUNDINGS` as much as
+  a nudged run does, in whatever that differs: such differences are what rounding makes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from hippotune.protocol.proof import Name, Run, Verdict
 
 NOISE = 1e-3
 TIMES = 10
-WIDTH = 1e-4
+WIDTH = 1e-6
+ROUNDINGS = 30
 
 _FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
 _THE_SAME_AGAIN: frozenset[Name] = frozenset({"again", "twice"})
@@ -79,8 +81,11 @@ class _Case:
     known: tuple[str, ...]
     spread: float
     declared: tuple[str, ...] = field(init=False)
+    nudged: Run | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self.nudged = next((run for run in self.runs if run.name == "nudged"), None)
+        self.runs = [run for run in self.runs if run is not self.nudged]
         states = [state for run in self.runs for state in run.states.values()]
         self.declared = states[0].volatile if states else ()
         self.saved_by = states[0].saved_by if states else ""
@@ -91,7 +96,7 @@ class _Case:
         for run in others:
             if run.error is not None:
                 return self._raised(run)
-        found = [item for run in others for item in self._compared(truth, run)]
+        found = [self._beyond_rounding(item) for run in others for item in self._compared(truth, run)]
         volatile = self._volatile(found)
         for run in self.runs:
             if (verdict := self._changed_by_evaluate(run)) is not None:
@@ -102,11 +107,28 @@ class _Case:
         spread = max((item.distance for item in straight), default=0.0)
         allowed = max(self.spread, spread) * TIMES
         for item in found:
-            if item.distance > (NOISE if item in straight else WIDTH if item.run.name == "wide" else allowed):
+            if item.run.name == "wide" or item.distance > (NOISE if item in straight else allowed):
                 return self._differs(*self._first_told(item, everything), everything)
         return self._passed(volatile, straight, spread)
 
     # What differs.
+
+    def _beyond_rounding(self, found: _Found) -> _Found:
+        """Leave out of a wide run what rounding can make of it."""
+        if found.run.name != "wide":
+            return found
+        rounding: dict[str, float] = {}
+        if self.nudged is not None:
+            for item in self._compared(self.runs[0], self.nudged):
+                if item.moment == found.moment:
+                    rounding = {each.path: each.distance for each in item.items}
+        allowed = max(WIDTH, self.spread * TIMES)
+        items = [
+            each
+            for each in found.items
+            if each.distance > max(allowed, ROUNDINGS * rounding.get(each.path, 0.0))
+        ]
+        return _Found(found.run, found.moment, items)
 
     def _compared(self, truth: Run, run: Run) -> Iterator[_Found]:
         """Yield what differs. What a load changes shows a step later, if anything depends on it."""
@@ -194,6 +216,9 @@ class _Case:
         return found, list(states.values())
 
     def _raised(self, run: Run) -> Verdict:
+        if run.name == "wide":
+            error = (run.error or "").strip()
+            return Verdict("differs", stories.RAISED_WIDE.format(trainer=self.trainer, error=error))
         told = stories.RUNS.get(run.name, "the same training, in a process that has trained before,")
         text = stories.RAISED.format(
             trainer=self.trainer, run=told.format(start=run.start), error=(run.error or "").strip()
@@ -246,7 +271,8 @@ class _Case:
     def _cause(self, found: _Found, story: Story) -> str:
         run = found.run
         if run.name == "wide":
-            return stories.WIDE
+            first = (_nearest(found.items) or found.items[0].path).removeprefix(_METRIC).strip("'")
+            return stories.WIDE.format(path=_container(first))
         if story.cause:
             return story.cause
         truth = self.runs[0]

@@ -68,6 +68,11 @@ class WidthAllocator:
         self._unpacked.add(node)
         self._suitable.cache_clear()
 
+    def keep_narrow(self) -> None:
+        """Give nothing more than one slot any more."""
+        self._fits = None
+        self._suitable.cache_clear()
+
     def ladder(self, goal: Node, start: int, end: int, slots: int) -> Ladder:
         """Return the widths that a path to a goal can have: those that suit it, each faster than the last."""
         suitable = self._suitable(goal, start, end, slots)

@@ -30,12 +30,14 @@ class WorkerTable:
         self._unsaved: dict[int, None] = {}
         self._ready: dict[int, None] = {}
         self._pristine: set[int] = set()
+        self._platform: dict[int, str] = {}
 
-    def join(self, worker: int, slot: int) -> None:
+    def join(self, worker: int, slot: int, platform: str = "") -> None:
         """A worker is up on a slot and holds nothing."""
         if worker in self._slot:
             raise IllegalTransition(f"worker {worker} joined twice without being lost in between")
         self._slot[worker] = slot
+        self._platform[worker] = platform
         self._seats.setdefault(slot, {})[worker] = None
         self.idle[worker] = None
         self._pristine.add(worker)
@@ -45,6 +47,7 @@ class WorkerTable:
         """A worker is gone."""
         self._let_go(worker)
         self._pristine.discard(worker)
+        self._platform.pop(worker, None)
         self.idle.pop(worker, None)
         self.busy.pop(worker, None)
         slot = self._slot.pop(worker, None)
@@ -64,6 +67,12 @@ class WorkerTable:
         slot = self._slot[worker]
         self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
         self._look(slot)
+
+    def join_lease(self, lease: int) -> int:
+        """Have another idle worker, with a whole slot, go to work on a lease; return which."""
+        worker = self.choose(None)
+        self.take(worker, lease, Fraction(1))
+        return worker
 
     def finish(self, worker: int, holds: Position | None, saved: bool) -> None:
         """A worker is idle again; `saved` says whether the state that it holds is in a checkpoint too."""
@@ -118,9 +127,25 @@ class WorkerTable:
         """Whether a worker has been given nothing yet."""
         return worker in self._pristine
 
-    def idle_for(self, width: Fraction) -> list[int]:
-        """Return the idle workers with room for a width of at most 1; last those with an unsaved state."""
-        able = [each for each in self.idle if (self.has_whole if width >= 1 else self.has_place)(each)]
+    def platform(self, worker: int) -> str:
+        """Return the platform of a worker that is up."""
+        return self._platform[worker]
+
+    def is_there(self, platform: str | None) -> bool:
+        """Whether a worker of a platform is up, or of any where it is None; or none is up at all."""
+        return not self._platform or platform is None or platform in self._platform.values()
+
+    def idle_for(self, width: Fraction, platform: str | None = None) -> list[int]:
+        """Return the idle workers with room for a width of at most 1; last those with an unsaved state.
+
+        With a platform, those of that one.
+        """
+        able = [
+            each
+            for each in self.idle
+            if (self.has_whole if width >= 1 else self.has_place)(each)
+            and platform in (None, self._platform[each])
+        ]
         return sorted(able, key=lambda worker: worker in self._unsaved)
 
     # States in memory.

@@ -36,7 +36,8 @@ class Workers:
 
     def worker_joined(self, event: WorkerJoined) -> None:
         """A worker is up."""
-        self._state.workers.join(event.worker, event.worker if event.slot is None else event.slot)
+        slot = event.worker if event.slot is None else event.slot
+        self._state.workers.join(event.worker, slot, event.platform)
 
     def worker_noted(self, event: WorkerNoted) -> None:
         """A worker has something to say to a person."""

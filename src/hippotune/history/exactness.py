@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hippotune.plan.facts import ProofRecorded
+from hippotune.plan.facts import ProofRecorded, width_refutation
 
 
 def said_of(proofs: Sequence[ProofRecorded]) -> str:
     """Say whether resumed trials are the trials that they go on with, as far as that was proved."""
+    narrow = width_refutation(proofs)
+    return _resumed(proofs) + ("" if narrow is None else f"; on one worker alone: {narrow.text}")
+
+
+def _resumed(proofs: Sequence[ProofRecorded]) -> str:
     differs = next((each for each in proofs if each.outcome == "differs" and each.kind != "width"), None)
     if differs is not None:
         return f"not exact: {differs.text}"

@@ -6,7 +6,7 @@ further fact. Everything that can be derived (stage trees, merge rates, reports)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,11 +23,15 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A trainer's whole state on disk: a name below the checkpoint folder, its size and its checksum."""
+    """A trainer's whole state on disk: a name below the checkpoint folder, its size and its checksum.
+
+    `platform` is where it was trained: processor, devices and libraries, as far as results depend on them.
+    """
 
     name: str
     bytes: int
     checksum: str
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class ProofRecorded:
 
     `kind` is "rehearsal", "audit" or "width", and `position` the furthest state that was compared. `text` is
     what to tell a person, with the `path` of what differs and the step after which it did. What is `volatile`
-    differs each time and means nothing.
+    differs each time and means nothing. A proof of width is about one `width`.
     """
 
     kind: str
@@ -159,6 +163,12 @@ class ProofRecorded:
     step: int | None = None
     spread: float = 0.0
     volatile: tuple[str, ...] = ()
+    width: int = 1
+
+
+def width_refutation(proofs: Iterable[ProofRecorded]) -> ProofRecorded | None:
+    """Return the proof that has shown that several workers learn otherwise than one, if one has."""
+    return next((each for each in proofs if each.kind == "width" and each.outcome == "differs"), None)
 
 
 class MeasuredSteps(NamedTuple):

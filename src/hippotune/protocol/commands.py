@@ -31,7 +31,8 @@ class RunLease:
 
     At the steps in `notes` the worker says what its state is, before it evaluates there, and once more after
     that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its
-    state. One that is `fresh` runs in an interpreter that has trained nothing yet.
+    state. One that is `fresh` runs in an interpreter that has trained nothing yet; one that is `nudged`
+    starts from weights that are changed in their last bits.
 
     `width` is how many slots' worth of work the lease gets: above 1, `peers` are the workers that train it
     together with `worker`, which leads; below 1, others train beside it on the same slot. The worker may be
@@ -59,6 +60,7 @@ class RunLease:
     notes: frozenset[int] = frozenset()
     proof: bool = False
     fresh: bool = False
+    nudged: bool = False
     patience: int = 1
 
     def node_at(self, step: int) -> int:

@@ -148,10 +148,14 @@ class Halted:
 
 @dataclass(frozen=True)
 class WorkerJoined:
-    """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which."""
+    """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which.
+
+    Workers whose `platform` is the same come to the same bits.
+    """
 
     worker: int
     slot: int | None = None
+    platform: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,10 @@ class WorkerNoted:
 
 @dataclass(frozen=True)
 class MetricsReported:
-    """The metrics at `step`. `seconds` is what evaluating took."""
+    """The metrics at `step`. `seconds` is what evaluating took.
+
+    In virtual time there may be none at a step whose state is noted: for a proof that is enough.
+    """
 
     lease: int
     step: int

@@ -90,13 +90,21 @@ class Difference:
         ours, theirs = self.one, self.other
         if ours is None or theirs is None or ours.text != theirs.text:
             return tuple(_NOT_THERE if leaf is None else leaf.text for leaf in (ours, theirs))  # type: ignore[return-value]
-        for index, (here, there) in enumerate(zip(ours.samples, theirs.samples, strict=True)):
-            if index < ours.elements and repr(here) != repr(there):
-                at = _place(ours.shape, index, ours.elements)
-                return f"{here!r}{f' at [{at}]' if at else ''}", repr(there)
+        pairs = list(zip(ours.samples, theirs.samples, strict=True))[: ours.elements]
+        apart = [index for index, (here, there) in enumerate(pairs) if repr(here) != repr(there)]
+        if apart:
+            index = max(apart, key=lambda index: _apart(*pairs[index]))
+            here, there = pairs[index]
+            at = _place(ours.shape, index, ours.elements)
+            return f"{here!r}{f' at [{at}]' if at else ''}", repr(there)
         if ours.kind == "random":
             return "in one state", "in another"
         return ours.text, f"{theirs.text} with other content"
+
+
+def _apart(one: float, other: float) -> float:
+    by = abs(one - other)
+    return math.inf if math.isnan(by) else by
 
 
 def _place(shape: tuple[int, ...], index: int, elements: int) -> str:

@@ -17,6 +17,7 @@ Name = Literal[
     "repeated",
     "narrow",
     "wide",
+    "nudged",
     "twice",
     "evaluated",
     "unsaved",
@@ -31,7 +32,8 @@ class Run:
     In a rehearsal the `reference` is trained straight through, `fresh` and `warm` go on from its checkpoint
     in a fresh interpreter and in its own process, and `again` is a second start from scratch in a warm
     process. In an audit, `straight` passes a branch and `repeated` goes on from its checkpoint. `narrow` and
-    `wide` train the same step on one worker and on several. A check also trains `twice`, each time in an
+    `wide` train the same step on one worker and on several, and `nudged` trains it on one from weights that
+    differ in their last bits: what rounding alone makes of it. A check also trains `twice`, each time in an
     interpreter of its own, with an evaluation after every step (`evaluated`), and without checkpoints
     (`unsaved`). `error` is what a run raised.
     """

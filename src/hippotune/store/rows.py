@@ -218,7 +218,8 @@ def _proof_row(fact: StateRecorded | ProofRecorded) -> Row:
         return NOTE, *fact.position, _write_json(body)
     path = None if fact.path is None else storable(fact.path)
     told = [fact.outcome, storable(fact.text), path, fact.step, fact.spread, *map(storable, fact.volatile)]
-    return fact.kind, *fact.position, _write_json(told)
+    kind = fact.kind if fact.width == 1 else f"{fact.kind} {fact.width}"
+    return kind, *fact.position, _write_json(told)
 
 
 def proofs_from(rows: Sequence[Row]) -> list[Fact]:
@@ -229,9 +230,10 @@ def proofs_from(rows: Sequence[Row]) -> list[Fact]:
             source, content = Position(*body[:2]), base64.b64decode(body[2])
             facts.append(StateRecorded(Position(node, step), source, content))
         else:
+            kind, _, width = kind.partition(" ")
             outcome, text, path, after, spread, *volatile = body
-            position = Position(node, step)
-            facts.append(ProofRecorded(kind, position, outcome, text, path, after, spread, tuple(volatile)))
+            told = (outcome, text, path, after, spread, tuple(volatile), int(width or 1))
+            facts.append(ProofRecorded(kind, Position(node, step), *told))
     return facts
 
 

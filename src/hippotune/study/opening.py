@@ -11,6 +11,7 @@ from hippotune.history.history import listed_as
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
+from hippotune.plan.facts import width_refutation
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
 from hippotune.store.base import Store
@@ -59,6 +60,8 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
             f"not used: {which} that this plan's own workers did not write with this version of Hippo "
             f"(or the key file {key_file} was replaced); what is needed of them is trained again"
         )
+    if study.width is not None and (narrow := width_refutation(runtime.plan.proofs)) is not None:
+        notes.append(narrow.text)
     if runtime.found_results or runtime.found_checkpoints:
         results = plural(runtime.found_results, "result")
         notes.append(f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}")

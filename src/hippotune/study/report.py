@@ -46,7 +46,7 @@ class Work:
     wall_seconds : float
         Time from the start of the tuning to its end.
     proof_steps : int
-        Steps that were trained once more, in rehearsals and audits; not among `steps_trained`.
+        Steps that were trained once more, to prove something; not among `steps_trained`.
     proof_seconds : float
         What that took of the workers' time; not among `worker_seconds`.
     proof_startup_seconds : float
@@ -91,7 +91,7 @@ class Work:
 
     @property
     def proofs(self) -> str:
-        """What rehearsals and audits took, in words."""
+        """What proofs took, in words."""
         startup = self.proof_startup_seconds
         starting = f", and {startup:.1f} s to start fresh interpreters" if startup else ""
         steps = f"{self.proof_steps:,} {'step' if self.proof_steps == 1 else 'steps'} repeated"

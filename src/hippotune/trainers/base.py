@@ -133,5 +133,8 @@ class Trainer(ABC):
         """Return a context in which one of the user's methods is called: what an adapter adds to it."""
         return nullcontext()
 
+    def nudge(self) -> None:  # noqa: B027 - optional
+        """Change what is trained in its last bits, to see how much of it a step makes."""
+
     def arrive(self) -> None:  # noqa: B027 - optional
         """Adapt to this process: called on a new object, and on one that comes from a checkpoint."""

@@ -206,7 +206,7 @@ class Slot:
                 if self._closing.is_set():
                     return
                 self._joined = True
-            event = WorkerJoined(self.worker, self._number)
+            event = WorkerJoined(self.worker, self._number, event.platform)
         elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
             self._busy_since = None
         elif isinstance(event, Progressed):

@@ -132,7 +132,7 @@ class RayPool:
                 slot.close()
             case WorkerJoined():
                 slot.failed_starts = 0
-                slot.announce(worker)
+                slot.announce(worker, message.platform)
             case WorkerLost(_, reason, kind):
                 slot.forget(worker, reason, kind)
                 self._end_those_bound_to(worker)

@@ -108,10 +108,10 @@ class RaySlot:
         self._actor = self._actors.make(self.workers)
         self._made.put(self._actor)
 
-    def announce(self, worker: int) -> None:
+    def announce(self, worker: int, platform: str = "") -> None:
         """Have the engine count on a worker."""
         self.announced.add(worker)
-        self._emit(WorkerJoined(worker, self.number))
+        self._emit(WorkerJoined(worker, self.number, platform))
 
     def forget(self, worker: int, reason: str, kind: LossKind) -> None:
         """Say that a worker is lost, if the engine counts on it."""

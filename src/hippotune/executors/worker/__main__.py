@@ -26,6 +26,7 @@ from typing import NoReturn
 from hippotune.errors import HippoError
 from hippotune.executors.lease_log import LeaseLog
 from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
+from hippotune.executors.platform import platform_of_this_process
 from hippotune.executors.shipping import unpack
 from hippotune.executors.worker.fresh_lease import FreshInterpreter, InterpreterLost
 from hippotune.executors.worker.runner import Inbox, NeedsFreshProcess, Runner
@@ -94,7 +95,7 @@ def main(descriptor: int, worker: int, cores: Sequence[int], log: Path) -> None:
         inbox.put(None)
 
     threading.Thread(target=_read, args=[channel, inbox, close], name="reader", daemon=True).start()
-    channel.send([WorkerJoined(worker)])
+    channel.send([WorkerJoined(worker, platform=platform_of_this_process())])
     try:
         runner.serve()
     except NeedsFreshProcess:

@@ -178,6 +178,8 @@ class Runner:
     def _start(self, lease: RunLease, session: Session | Lead) -> None:
         with nullcontext() if lease.source is None else self._files.read(lease.source) as source:
             session.start(lease.config, lease.start, source, lease.warm)
+        if lease.nudged:
+            self._session.trainer.nudge()
         self._unsaid.append(LeaseStarted(lease.lease, perf_counter() - self._began))
 
     def _train(self, session: Session | Lead) -> None:

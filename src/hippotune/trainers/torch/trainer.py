@@ -33,6 +33,7 @@ from hippotune.trainers.torch.loader import Loader
 _BATCH_SIZE = ("batch_size", "bs")
 _MIXTURE = ("mixture", "mix")
 _MANY = 1_000
+_NUDGE = 2
 
 Items = TypeVar("Items")
 Amount = TypeVar("Amount", int, float, Tensor)
@@ -151,6 +152,14 @@ class TorchTrainer(Trainer):
         """Choose the device, and deterministic algorithms."""
         self.device = _chosen_device(self.settings.get("device"))
         _set_deterministic(self.settings.get("deterministic", True))
+
+    def nudge(self) -> None:
+        """Make every other parameter a little greater, and those between them a little smaller."""
+        with torch.no_grad():
+            for tensor in self._trainable():
+                signs = torch.ones(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+                signs[1::2] = -1
+                tensor.mul_(1 + _NUDGE * torch.finfo(tensor.dtype).eps * signs.view(tensor.shape))
 
     def around(self, call: UserCall) -> AbstractContextManager[None]:
         """Evaluate without gradients and in evaluation mode; share the work out where there are several."""
