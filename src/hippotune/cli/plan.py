@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hippotune import short
 from hippotune.cli.command import Commands, add_command, add_file, whole_number
 from hippotune.cli.script import Script, load
 from hippotune.errors import InvalidInput, StoreError
@@ -18,7 +19,6 @@ from hippotune.stages.tree import StageTree, stage_tree
 from hippotune.study.study import Study
 from hippotune.tuners import BOHB, PBT, OptunaSearch, TrialList, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
-from hippotune.view import short
 
 _DESCRIPTION = """\
 Show what the study that FILE defines would share and what it would cost. Nothing is trained,

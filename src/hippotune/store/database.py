@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from hippotune.durable import sync
 from hippotune.errors import InvalidInput, MissingExtra, StoreError
 from hippotune.store.base import ConnectionLost
 
@@ -316,8 +317,4 @@ def _make_durable(folder: Path) -> None:
         return
     _make_durable(folder.parent)
     folder.mkdir(exist_ok=True)
-    above = os.open(folder.parent, os.O_RDONLY)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+    sync(folder.parent)

@@ -13,11 +13,11 @@ from hippotune.identity.opening import noted_threads, noted_versions, said_of_mo
 from hippotune.identity.versions import versions
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
+from hippotune.short import plural
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.start import find_start
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study

@@ -17,6 +17,7 @@ from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.values import Value
+from hippotune.short import plural
 from hippotune.tuners.base import Mode, Result
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ class Work:
         """What rehearsals and audits took, in words."""
         startup = self.proof_startup_seconds
         starting = f", and {startup:.1f} s to start fresh interpreters" if startup else ""
-        steps = f"{self.proof_steps:,} {'step' if self.proof_steps == 1 else 'steps'} repeated"
-        return f"{steps} in {self.proof_seconds:.1f} worker-seconds{starting}"
+        steps = plural(self.proof_steps, "step")
+        return f"{steps} repeated in {self.proof_seconds:.1f} worker-seconds{starting}"
 
 
 @dataclass(frozen=True, slots=True)

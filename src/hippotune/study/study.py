@@ -19,7 +19,6 @@ from hippotune.sequences.config import Config, ConfigLike
 from hippotune.sequences.values import Value
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
-from hippotune.sizes import parse_bytes
 from hippotune.study.average import Average, average
 from hippotune.study.completion import Completion
 from hippotune.study.connection import Connection
@@ -130,7 +129,9 @@ class Study:
         self.seed = seed
         self.share = share
         self.store_url = store
-        self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
+        self.checkpoint_budget = (
+            None if checkpoint_budget is None else checks.size("checkpoint_budget", checkpoint_budget)
+        )
         self.keep_best = keep_best
         if width is not None:
             checks.instance("width", width, WidthPolicy, "a policy, such as hippo.Fluid(max_width=4)")

@@ -17,6 +17,7 @@ from hippotune.protocol.events import MetricsRequired
 from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
+from hippotune.short import plural
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
@@ -26,7 +27,6 @@ from hippotune.study.report import Report, Trace, Work, best_result, trial_repor
 from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Tuner
 from hippotune.view import open_view
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study

@@ -12,8 +12,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from hippotune.sequences.constant import Constant
+from hippotune.short import plural
 from hippotune.stages.tree import stage_tree
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.plan.node import Node

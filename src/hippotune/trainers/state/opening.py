@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hippotune.identity.bytecode import code_text
+from hippotune.short import plural
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.state import arrays, contents, others, walk
 from hippotune.trainers.state.functions import is_found_by_name
@@ -131,7 +132,7 @@ def _function(function: types.FunctionType) -> Opened:
 
 def _sequence(value: Any, name: str, items: Any) -> Opened:
     length = len(items)
-    text = f"{_described(value)} of {length:,} item{'' if length == 1 else 's'}"
+    text = f"{_described(value)} of {plural(length, 'item')}"
     token = f"{name} {length} {getattr(value, 'maxlen', '')}"
     if hasattr(value, "_fields"):
         return Opened(text, token, list(walk.children(value)), (length,))
@@ -141,7 +142,7 @@ def _sequence(value: Any, name: str, items: Any) -> Opened:
 def _iterator(left: Any) -> Opened:
     """Open an iterator by what it still yields: a copy may go through something else."""
     length = len(left)
-    text = f"an iterator of {length:,} item{'' if length == 1 else 's'} to come"
+    text = f"an iterator of {plural(length, 'item')} to come"
     return Opened(
         text, f"iterator {length}", [(f"[{index}]", it) for index, it in enumerate(left)], (length,)
     )
@@ -151,7 +152,7 @@ def _set(value: Any, name: str) -> Opened:
     items = list(value)
     attributes = [] if isinstance(value, weakref.WeakSet) else list(walk.attributes(value))
     if not all(type(item) in walk.ATOMS for item in items):
-        text = f"{_described(value)} of {len(items):,} item{'' if len(items) == 1 else 's'}"
+        text = f"{_described(value)} of {plural(len(items), 'item')}"
         return Opened(text, f"{name} {len(items)}", attributes, (len(items),), items)
     written = sorted(f"{type(item).__name__} {item!r}" for item in items)
     in_order = sorted(items, key=lambda item: f"{type(item).__name__} {item!r}")

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
+from hippotune.short import listed
 
 try:
     import torch
@@ -139,7 +140,7 @@ class TorchTrainer(Trainer):
             if not _set_group_field(optimizer, name, value):
                 raise TrainerError(
                     f"{type(optimizer).__name__} has no {name!r}; its parameter groups have "
-                    f"{_listed(_fields_of(optimizer))}"
+                    f"{listed(_fields_of(optimizer))}"
                 )
 
     def finish(self) -> None:
@@ -230,8 +231,8 @@ class TorchTrainer(Trainer):
         found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
             fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
-            known = f"{_listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
-                f" and {_listed(fields)} for the optimizers"
+            known = f"{listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
+                f" and {listed(fields)} for the optimizers"
                 if optimizers
                 else "; there is no optimizer on self"
             )
@@ -300,10 +301,6 @@ def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:
 
 def _fields_of(optimizer: Optimizer) -> set[str]:
     return {name for group in optimizer.param_groups for name in group} - {"params", "param_names"}
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, sorted(names)))
 
 
 def _chosen_device(name: Any) -> torch.device:
