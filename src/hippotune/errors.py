@@ -5,8 +5,6 @@ A message says what was given, what was expected and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 
 class HippoError(Exception):
     """Base of every error that Hippo raises on purpose."""
@@ -51,12 +49,3 @@ class StoreError(HippoError):
 
 class IllegalTransition(HippoError):
     """An event that cannot follow from the engine's state; the message carries the history."""
-
-
-def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception, and what it was raised from or while."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hippotune.errors import InvalidInput, MissingExtra, chain
+from hippotune.causes import causes
+from hippotune.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -54,5 +55,5 @@ def _need(error: BaseException) -> str | None:
         import kaleido  # noqa: F401
     except ImportError:
         return f"kaleido is not installed: pip install 'hippotune[plot]'; it needs a Chrome, too {_INSTALL}"
-    needs = (_NEEDS.get(type(link).__name__) for link in chain(error))
+    needs = (_NEEDS.get(type(link).__name__) for link in causes(error))
     return next((need for need in needs if need is not None), None)

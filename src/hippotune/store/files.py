@@ -21,8 +21,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from hippotune.causes import causes
 from hippotune.durable import sync, sync_open
-from hippotune.errors import CheckpointError, InvalidInput, StoreError, chain
+from hippotune.errors import CheckpointError, InvalidInput, StoreError
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import DigestWriter, VerifiedFile
 
@@ -46,7 +47,7 @@ class DiskFull(CheckpointError):
 
 def says_disk_full(error: BaseException) -> bool:
     """Return whether an exception, or what it was raised from, says that a disk is full."""
-    return any(isinstance(link, OSError) and link.errno in _FULL for link in chain(error))
+    return any(isinstance(link, OSError) and link.errno in _FULL for link in causes(error))
 
 
 def checkpoint_folder(home: Path, key: PlanKey) -> Path:

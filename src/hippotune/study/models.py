@@ -14,7 +14,7 @@ from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
 from hippotune.store.files import CheckpointFiles
-from hippotune.study.report import Best
+from hippotune.study.best import Best
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 

@@ -23,8 +23,9 @@ from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.ranking import Ranking
-from hippotune.study.report import Report, Trace, Work, best_result, trial_reports
+from hippotune.study.report import Report, Trace, best_result, trial_reports
 from hippotune.study.tuning import Tuning
+from hippotune.study.work import Work
 from hippotune.tuners.base import Tuner
 from hippotune.view import open_view
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hippotune.errors import chain
+from hippotune.causes import causes
 
 # What allocators say that have no exception class of their own.
 _PHRASES = ("out of memory", "can't allocate memory", "cannot allocate memory", "failed to allocate memory")
@@ -12,7 +12,7 @@ _PHRASES = ("out of memory", "can't allocate memory", "cannot allocate memory", 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error`, or what it was raised from, says that there was not enough memory."""
-    return any(map(_says_no_memory, chain(error)))
+    return any(map(_says_no_memory, causes(error)))
 
 
 def _says_no_memory(error: BaseException) -> bool:

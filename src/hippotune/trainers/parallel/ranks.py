@@ -23,7 +23,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hippotune.errors import InvalidInput, TrainerError, chain
+from hippotune.causes import causes
+from hippotune.errors import InvalidInput, TrainerError
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.parallel.share import Batch, Share
 
@@ -115,7 +116,7 @@ class Ranks:
     def have_parted(self, error: BaseException) -> bool:
         """Return whether an exception says that the group has come apart, maybe in the user's own call."""
         return self.parted or any(
-            isinstance(link, dist.DistError) or "gloo/transport" in str(link) for link in chain(error)
+            isinstance(link, dist.DistError) or "gloo/transport" in str(link) for link in causes(error)
         )
 
     def keep_from_child(self) -> None:

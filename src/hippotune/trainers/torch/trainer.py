@@ -247,30 +247,18 @@ def find_all(root: Any, kind: type[Kind] | tuple[type, ...]) -> Iterator[Any]:
 
     Containers of more than 1,000 items are taken for data, and not looked into either.
     """
-    waiting, seen = [root], {id(root)}
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, kind):
-            yield value
-            continue
-        inner = [child for child in _parts_of(value) if id(child) not in seen]
-        seen.update(map(id, inner))
-        waiting += reversed(inner)
 
+    def enter(value: Any) -> bool:
+        is_whole = isinstance(value, (kind, nn.Module, Tensor, Optimizer, Loader))
+        return not is_whole and (isinstance(value, Dataset) or _length(value) <= _MANY)
 
-def _parts_of(value: Any) -> Iterator[Any]:
-    if isinstance(value, (nn.Module, Tensor, Optimizer, Loader)) or type(value) in walk.ATOMS:
-        return
-    if isinstance(value, Sized) and not isinstance(value, Dataset) and _length(value) > _MANY:
-        return
-    for _, child in walk.children(value, reduced=False):
-        if type(child) not in walk.ATOMS:
-            yield child
+    found = walk.objects(root, reduced=False, enter=enter)
+    return (value for _, value in found if isinstance(value, kind))
 
 
 def _length(value: Any) -> int:
     try:
-        return len(value)
+        return len(value) if isinstance(value, Sized) else 0
     except Exception:  # an object whose __len__ does not work at this moment
         return 0
 
