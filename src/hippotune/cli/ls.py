@@ -10,7 +10,7 @@ from hippotune.cli.columns import aligned, moment
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, open_catalog
 from hippotune.errors import StoreError
-from hippotune.history.history import asked_as, read_study
+from hippotune.history.studies import asked_as, read_study
 from hippotune.plan.trials import trials_of
 
 if TYPE_CHECKING:

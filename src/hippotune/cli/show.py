@@ -14,7 +14,8 @@ from hippotune.cli.studies import Stored, add_study, read, reading
 from hippotune.cli.trial import lines, trials_numbered
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
-from hippotune.history.history import History, State, TrialHistory
+from hippotune.history.history import History
+from hippotune.history.trial import State, TrialHistory
 from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
 from hippotune.stages.tree import stage_tree

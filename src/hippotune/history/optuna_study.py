@@ -20,7 +20,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
-from hippotune.history.history import History, TrialHistory, asked_as
+from hippotune.history.history import History
+from hippotune.history.studies import asked_as
+from hippotune.history.trial import TrialHistory
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.constant import Constant, written
 from hippotune.sequences.values import Value

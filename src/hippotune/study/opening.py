@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hippotune.errors import NotExact
 from hippotune.executors.base import Job
-from hippotune.history.history import listed_as
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
@@ -79,7 +78,7 @@ def _open_store(study: Study, identity: Identity, waived: bool, notes: list[str]
         if known is not None:
             notes += noted_versions(study.name, known, now, waived=waived)
             notes += noted_threads(known, usual if key.threads is None else key.threads)
-        before = catalog.bind(listed_as(study.name, study.share), key, now)
+        before = catalog.bind(study._listed_name, key, now)
         if before is not None:
             said = said_of_move(catalog.origin(before), now)
             notes.append(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from hippotune import checks
 from hippotune.executors.base import Executor
-from hippotune.history.history import listed_as
+from hippotune.history.studies import listed_as
 from hippotune.identity.key import PlanKey
 from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
@@ -165,6 +165,11 @@ class Study:
         return self._connection.identify().key
 
     @property
+    def _listed_name(self) -> str:
+        """What the study is called in the store."""
+        return listed_as(self.name, self.share)
+
+    @property
     def executor(self) -> Executor:
         """Where the study trains."""
         if self._executor is None:
@@ -246,7 +251,7 @@ class Study:
         from hippotune.study.exports import Origin, export
 
         trainer, metrics = Models(self).load_with_metrics(Config.of(config), step)
-        origin = Origin(listed_as(self.name, self.share), Config.of(config), step, metrics)
+        origin = Origin(self._listed_name, Config.of(config), step, metrics)
         return export(trainer, origin, path)
 
     @overload
