@@ -16,7 +16,7 @@ import pytest
 
 from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
-from hippotune.history.history import find_study
+from hippotune.history.studies import find_study
 from hippotune.identity.key import PlanKey
 from hippotune.plan.plan import Plan
 from hippotune.shell.runtime import checkpoint_folder

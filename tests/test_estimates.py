@@ -22,9 +22,8 @@ from hippotune.study.estimates import (
     Estimate,
     estimate,
     format_estimates,
-    measured_effects,
-    on_one_slot,
 )
+from hippotune.study.step_times import measured_effects, on_one_slot
 from hippotune.tuners.grid_search import GridSearch
 from hippotune.tuners.successive_halving import SuccessiveHalving
 

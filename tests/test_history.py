@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hippotune import Config
 from hippotune.errors import InvalidInput
-from hippotune.history.history import History, find_study, read_study
+from hippotune.history.history import History
+from hippotune.history.studies import find_study, read_study
 from hippotune.plan.facts import Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.store.catalog import open_store

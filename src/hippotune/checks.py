@@ -6,6 +6,7 @@ All messages have one form: what was given, and what was expected.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -109,3 +110,18 @@ def milestones(name: str, values: object, *, repeats: bool) -> tuple[int, ...]:
         if after < before or (after == before and not repeats):
             raise InvalidInput(f"{name} is {list(steps)}; expected steps in increasing order")
     return steps
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def size(name: str, value: object) -> int:
+    """Return a size in bytes, given as a number or as text: ``20_000``, ``"20GB"`` or ``"1.5 GiB"``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2].upper() not in _UNITS or float(match[1]) <= 0:
+        raise InvalidInput(f"{name} is {value!r}; expected bytes, or a size such as '20GB' or '512MiB'")
+    return int(float(match[1]) * _UNITS[match[2].upper()])

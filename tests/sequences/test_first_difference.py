@@ -24,6 +24,7 @@ from hippotune.sequences import (
     Step,
     Table,
     Warmup,
+    curves,
     first_difference,
     laws,
 )
@@ -124,14 +125,20 @@ def test_one_thing_written_in_two_ways_never_parts_and_is_not_scanned(
 def count_evaluations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows with every value that is worked out."""
     seen: list[int] = []
-    for name in ("rounded", "rounded_ratio", "rounded_value"):
-        original = getattr(laws, name)
+    functions = (
+        (curves, "rounded"),
+        (curves, "rounded_ratio"),
+        (laws, "rounded_ratio"),
+        (laws, "rounded_value"),
+    )
+    for module, name in functions:
+        original = getattr(module, name)
 
         def counting(*args: object, original: object = original) -> object:
             seen.append(1)
             return original(*args)  # type: ignore[operator]
 
-        monkeypatch.setattr(laws, name, counting)
+        monkeypatch.setattr(module, name, counting)
     return seen
 
 

@@ -26,7 +26,7 @@ from hippotune.plan.facts import (
     SpanRecorded,
 )
 from hippotune.sequences.config import Config
-from hippotune.shell.writer import Patience, Writer
+from hippotune.shell.writer import OutageLimits, Writer
 from hippotune.store.catalog import open_store
 from hippotune.store.sql import SqlStore
 from store.conftest import Server
@@ -53,11 +53,11 @@ def facts(first: int, count: int = 5) -> list[Fact]:
 class Writing:
     """A plan that is written to in the background."""
 
-    def __init__(self, store: SqlStore, patience: Patience) -> None:
+    def __init__(self, store: SqlStore, limits: OutageLimits) -> None:
         self.store = store
         self.notes: list[str] = []
         self.lost = threading.Event()
-        self.writer = Writer(store, asyncio.new_event_loop(), self._hear, patience)
+        self.writer = Writer(store, asyncio.new_event_loop(), self._hear, limits)
         self._handed: list[Fact] = []
 
     def _hear(self, text: str) -> None:
@@ -90,9 +90,9 @@ Begin = Callable[..., Writing]
 
 @pytest.fixture
 def begin(home: Path, stack: ExitStack) -> Begin:
-    def begin(url: str, patience: Patience = Patience(SECONDS)) -> Writing:  # noqa: B008
+    def begin(url: str, limits: OutageLimits = OutageLimits(SECONDS)) -> Writing:  # noqa: B008
         catalog = stack.enter_context(open_store(home, url))
-        writing = Writing(catalog.plan(KEY), patience)
+        writing = Writing(catalog.plan(KEY), limits)
         stack.callback(writing.store.close)
         stack.callback(writing.writer.close)
         return writing
@@ -247,14 +247,17 @@ def test_a_plan_that_another_process_has_had_meanwhile_is_not_written_to(
 
 
 @pytest.mark.parametrize(
-    ("patience", "limit"),
-    [(Patience(0.0), "0 s or 1,000,000 facts"), (Patience(SECONDS, 10), "300 s or 10 facts and logged")],
+    ("limits", "limit"),
+    [
+        (OutageLimits(0.0), "0 s or 1,000,000 facts"),
+        (OutageLimits(SECONDS, 10), "300 s or 10 facts and logged"),
+    ],
     ids=["time", "memory"],
 )
 def test_an_outage_beyond_its_limits_ends_the_writing_and_says_them(
-    running_server: Server, postgresql: str, begin: Begin, patience: Patience, limit: str
+    running_server: Server, postgresql: str, begin: Begin, limits: OutageLimits, limit: str
 ) -> None:
-    writing = begin(postgresql, patience)
+    writing = begin(postgresql, limits)
     writing.hand_over(1)
     writing.writer.flush()
     running_server.stop()

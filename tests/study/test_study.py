@@ -22,7 +22,7 @@ from hippotune import (
     Study,
     TrainerError,
 )
-from hippotune.history.history import find_study, read_study
+from hippotune.history.studies import find_study, read_study
 from hippotune.store.catalog import open_store
 from study.walkers import Walker
 

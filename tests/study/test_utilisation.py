@@ -9,7 +9,8 @@ import pytest
 import hippotune as hippo
 from hippotune import Fluid, Study
 from hippotune.sequences import Config, MultiStep
-from hippotune.study.report import Report, Work
+from hippotune.study.report import Report
+from hippotune.study.work import Work
 from hippotune.tuners.base import TrialGroup, Trials, Tuner
 from hippotune.view import Snapshot
 from study.walkers import Walker

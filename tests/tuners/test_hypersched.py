@@ -16,7 +16,8 @@ from hippotune.scheduling.policy import Contender
 from hippotune.scheduling.width import WAITS, ladder
 from hippotune.tuners import HyperSched, Trial
 from hippotune.tuners.base import Timing
-from hippotune.tuners.hypersched import Cutoffs, cutoff, fair_seconds
+from hippotune.tuners.cutoffs import Cutoffs, cutoff
+from hippotune.tuners.hypersched import fair_seconds
 from tuners.scripted import Score, Scripted, Sharing, by_number, numbered, tune
 from tuners.test_conformance import Idle
 

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from hippotune.sequences import Config
 from hippotune.view import Snapshot, WorkerLine, open_view
+from hippotune.view.contrast import Contrast
 from hippotune.view.live import Frame, LiveView
 from hippotune.view.plain import PlainView
-from hippotune.view.short import Contrast
 from view.snapshots import CONFIG, OTHER, a_snapshot, snapshots
 
 

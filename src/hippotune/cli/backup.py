@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, home_of, open_catalog
-from hippotune.view.short import plural
+from hippotune.short import plural
 
 _DESCRIPTION = """\
 Write everything that a store knows (studies, configs, results) to FILE, as it is at this moment;

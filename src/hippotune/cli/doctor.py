@@ -6,7 +6,7 @@ import argparse
 
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, open_catalog
-from hippotune.view.short import plural
+from hippotune.short import plural
 
 _DESCRIPTION = """\
 Examine a store: the database file, the check value of every fact, the digest of every checkpoint.

@@ -16,7 +16,8 @@ from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, reading
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.history.history import History
-from hippotune.study.report import Columns
+from hippotune.study.report import TrialReport
+from hippotune.study.table import ResultTable
 
 _DESCRIPTION = """\
 Write a study as a table: a row for every trial and step at which it was measured, and one for every
@@ -67,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
     output: Path | None = options.output
     chosen = _format(options.format, output)
     with reading(options) as stored:
-        _write(
-            (LoggedTable if options.logged else ResultTable)(stored.info.name, stored.history), chosen, output
-        )
+        name, history = stored.info.name, stored.history
+        table = LoggedTable(name, history) if options.logged else _results(name, history)
+        _write(table, chosen, output)
     return 0
 
 
@@ -126,27 +127,15 @@ class LoggedTable:
                     yield [self._study, trial.number, step, name, number]
 
 
-class ResultTable:
-    """What was measured: a row for every trial and step."""
-
-    def __init__(self, study: str, history: History) -> None:
-        self._study = study
-        self._trials = history.trials
-        self._columns = Columns(
-            ("study", "trial", "step"),
-            (name for trial in self._trials for name in trial.config),
-            (name for trial in self._trials for each in trial.metrics().values() for name in each),
-        )
-        self.columns = self._columns.names
-
-    def rows(self) -> Iterator[list[Any]]:
-        """Yield the rows, trial by trial and step by step; None where there is nothing."""
-        row = self._columns.row
-        for trial in self._trials:
-            for step, metrics in trial.metrics().items():
-                yield row((self._study, trial.number, step), trial.config, metrics, None)
-            if trial.error is not None:
-                yield row((self._study, trial.number, trial.asked), trial.config, {}, trial.error)
+def _results(study: str, history: History) -> ResultTable:
+    """Return what was measured."""
+    return ResultTable(
+        [
+            TrialReport(trial.number, trial.config, trial.asked, trial.metrics(), trial.error)
+            for trial in history.trials
+        ],
+        study,
+    )
 
 
 @contextmanager

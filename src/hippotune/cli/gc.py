@@ -22,12 +22,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hippotune import short
 from hippotune.cli.columns import aligned, moment
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, home_of, open_catalog
 from hippotune.errors import InvalidInput, StoreError
-from hippotune.sizes import format_bytes
-from hippotune.view import short
 
 if TYPE_CHECKING:
     from hippotune.identity.key import PlanKey
@@ -112,7 +111,7 @@ class Cleaning:
             names = ", ".join(sorted(study.name for study in users))
             used = max((study.used for study in users), default=info.made)
             holds = totals[info.key]
-            size = format_bytes(holds.bytes)
+            size = short.size(holds.bytes)
             yield info.key.digest, info.key.trainer, names, f"{holds.results:,}", size, moment(used)
 
     def _remove_plan(self, key: PlanKey) -> str:
@@ -173,7 +172,7 @@ class Cleaning:
         if aside is not None:
             yield str(aside)
         if strays:
-            count, size = short.plural(len(strays), "file"), format_bytes(sum(strays.values()))
+            count, size = short.plural(len(strays), "file"), short.size(sum(strays.values()))
             yield f"{self._done} {count} that the plan {key.digest} of {key.trainer} does not know, {size}"
 
     def _unknown(self) -> Iterator[str]:
@@ -183,7 +182,7 @@ class Cleaning:
             if folder.name not in known:
                 size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
                 yield (
-                    f"left alone: {folder} ({format_bytes(size)}) belongs to no plan of this store; "
+                    f"left alone: {folder} ({short.size(size)}) belongs to no plan of this store; "
                     "if no other store has this home, it can be removed by hand"
                 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hippotune.executors.lease_log import Head
-from hippotune.history.history import TrialHistory
+from hippotune.history.trial import TrialHistory
 
 _MARK = re.compile(r"\[step (\d+)(, \w+)?\]")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from hippotune import short
 from hippotune.cli.columns import aligned, moment
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_store, open_catalog
 from hippotune.errors import StoreError
-from hippotune.history.history import asked_as, read_study
+from hippotune.history.studies import asked_as, read_study
 from hippotune.plan.trials import trials_of
-from hippotune.sizes import format_bytes
-from hippotune.view import short
 
 if TYPE_CHECKING:
     from hippotune.store.catalog import Catalog, StudyInfo
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     for line in aligned(_HEADS, rows, _LEFT):
         print(line)
     if unused:
-        plans, size = short.plural(len(unused), "plan"), format_bytes(sum(unused))
+        plans, size = short.plural(len(unused), "plan"), short.size(sum(unused))
         print(f"\nand {plans} that no study uses any more, with {size} of checkpoints: see hippo gc --help")
     return 0
 
@@ -68,7 +67,7 @@ def _row(catalog: Catalog, info: StudyInfo, totals: PlanTotals) -> tuple[str, ..
         info.key.trainer,
         f"{len(set(trials_of(asked).values()) if share else asked):,}",
         f"{totals.results:,}",
-        format_bytes(totals.bytes),
+        short.size(totals.bytes),
         moment(info.used),
         _best(catalog, info),
     )

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from hippotune import short
+from hippotune.cli.columns import figure
 from hippotune.cli.command import Commands, add_command, add_file, whole_number
 from hippotune.cli.script import Script, load
 from hippotune.errors import InvalidInput, StoreError
@@ -15,10 +17,10 @@ from hippotune.sequences.config import Config
 from hippotune.spaces.advice import advise
 from hippotune.spaces.sharing import sharing
 from hippotune.stages.tree import StageTree, stage_tree
+from hippotune.study.step_times import on_one_slot, speeds_of, stored
 from hippotune.study.study import Study
 from hippotune.tuners import BOHB, PBT, OptunaSearch, TrialList, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
-from hippotune.view import short
 
 _DESCRIPTION = """\
 Show what the study that FILE defines would share and what it would cost. Nothing is trained,
@@ -125,26 +127,14 @@ class Known:
     @classmethod
     def of(cls, study: Study) -> Known:
         """Read what is stored; nothing is made where nothing is."""
-        if study.executor.virtual:
-            return cls(Plan())
-        from hippotune.store.catalog import FILE_NAME, open_store
-        from hippotune.study.estimates import on_one_slot, speeds_of
-
-        if study.store_url is None and not (study.home / FILE_NAME).is_file():
-            return cls(Plan())
         try:
-            with open_store(study.home, study.store_url, create=False) as catalog:
-                key = study.key
-                if key not in [info.key for info in catalog.plans()]:
-                    return cls(Plan())
-                store = catalog.view(key)
-                plan = Plan.replay(store.read())
-                spans = on_one_slot(store.spans(), speeds_of(study))
+            facts, recorded = stored(study)
         except StoreError as error:
             return cls(Plan(), doubt=str(error))
+        spans = on_one_slot(recorded, speeds_of(study))
         steps = sum(span.last - span.first for span in spans)
         seconds = sum(span.ended - span.began for span in spans)
-        return cls(plan, seconds / steps if steps else None)
+        return cls(Plan.replay(facts), seconds / steps if steps else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +184,10 @@ class Outlook:
         yield f"study {study.name} in {self.script.path}, {type(self.script.tuner).__name__}"
         yield ""
         each = f"{lengths[0]:,} to {short.plural(lengths[-1], 'step')}" if lengths[1:] else None
-        yield _figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")
-        yield _figure("steps asked", self.steps)
+        yield figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")
+        yield figure("steps asked", self.steps)
         remark = "" if study.share else ": the study does not share"
-        yield _figure("unique steps", self.unique, f"merge rate {self.merge_rate:.2f}{remark}")
+        yield figure("unique steps", self.unique, f"merge rate {self.merge_rate:.2f}{remark}")
         yield from self._remainder()
         if _learns(self.script.tuner):
             yield ""
@@ -208,13 +198,13 @@ class Outlook:
 
     def _remainder(self) -> Iterator[str]:
         left, chain = self.left.steps, self.left.longest_chain
-        yield _figure("steps left", left, "" if left == self.unique else "the others are done already")
+        yield figure("steps left", left, "" if left == self.unique else "the others are done already")
         if self.known.doubt is not None:
             yield f"  (what is stored could not be read: {self.known.doubt})"
         if not left:
             return
         busy = short.plural(-(-left // chain), "worker")
-        yield _figure("longest chain", chain, f"steps in a row: enough work for {busy}")
+        yield figure("longest chain", chain, f"steps in a row: enough work for {busy}")
         workers = self.script.study.executor.workers
         if (pace := self.known.seconds_per_step) is not None:
             time = short.roughly(pace * max(chain, left / workers))
@@ -272,7 +262,3 @@ def _table(title: str, rates: Iterable[tuple[str, float]]) -> Iterator[str]:
         width = max(len(name) for name, _ in rows)
         for name, rate in rows:
             yield f"  {name:<{width}}  {rate:,.2f}"
-
-
-def _figure(name: str, number: int, remark: str = "") -> str:
-    return f"  {name:<14}{number:>13,}   {remark}".rstrip()

@@ -11,9 +11,9 @@ from contextlib import closing
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, opened
 from hippotune.cli.trial import trials_numbered
-from hippotune.history.history import read_study
+from hippotune.history.studies import read_study
 from hippotune.plan.facts import Fact
-from hippotune.view.short import plural
+from hippotune.short import plural
 
 _DESCRIPTION = """\
 Have trials of a study tried again that failed, or that are suspended because they were lost with

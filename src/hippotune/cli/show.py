@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hippotune import short
 from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, read, reading
 from hippotune.cli.trial import lines, trials_numbered
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
-from hippotune.history.history import History, State, TrialHistory
+from hippotune.history.history import History
+from hippotune.history.trial import State, TrialHistory
 from hippotune.identity.parts import shown
 from hippotune.sequences.config import Config
-from hippotune.sizes import format_bytes
 from hippotune.stages.tree import stage_tree
-from hippotune.view import short
 
 if TYPE_CHECKING:
     from hippotune.tuners.base import Mode
@@ -173,7 +173,7 @@ class Page:
         )
         yield f"  resumed trials: {history.exactness}"
         kept = sum(len(node.checkpoints) for node in history.plan.nodes)
-        yield figure("checkpoints", kept, f"of the whole plan, {format_bytes(history.plan.bytes)}")
+        yield figure("checkpoints", kept, f"of the whole plan, {short.size(history.plan.bytes)}")
 
     def _best(self) -> Iterator[str]:
         best = None if self.aim is None else self.history.best(*self.aim)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune.errors import InvalidInput, StoreError
-from hippotune.history.history import History, find_study, listed_as, read_study
+from hippotune.history.history import History
+from hippotune.history.studies import find_study, listed_as, read_study
 from hippotune.study.exports import find_export
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from hippotune import short
 from hippotune.cli.columns import aligned
 from hippotune.errors import InvalidInput
-from hippotune.history.history import History, TrialHistory
+from hippotune.history.history import History
 from hippotune.history.logged import Logged
-from hippotune.view import short
+from hippotune.history.trial import TrialHistory
 
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "·"

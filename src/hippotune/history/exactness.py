@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hippotune.plan.facts import ProofRecorded, width_refutation
+from hippotune.short import plural
 
 
 def said_of(proofs: Sequence[ProofRecorded]) -> str:
@@ -18,7 +19,7 @@ def _resumed(proofs: Sequence[ProofRecorded]) -> str:
     if differs is not None:
         return f"not exact: {differs.text}"
     audits = sum(each.kind == "audit" for each in proofs)
-    at_branches = f", {audits} {'step' if audits == 1 else 'steps'} repeated at branches" if audits else ""
+    at_branches = f", {plural(audits, 'step')} repeated at branches" if audits else ""
     spread = max((each.spread for each in proofs if each.outcome == "noisy"), default=None)
     if spread is not None:
         return f"equal up to the noise of its kernels (floats differ by {spread:.1g} at most){at_branches}"

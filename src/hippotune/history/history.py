@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import cast
 
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
 from hippotune.history.exactness import said_of
 from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.history.trial import Metrics, TrialHistory
 from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan, spans_of, unique_steps
@@ -24,88 +25,8 @@ from hippotune.sequences.config import Config
 from hippotune.store.base import Store
 from hippotune.tuners.base import Mode, as_score
 
-if TYPE_CHECKING:
-    from hippotune.store.catalog import Catalog, StudyInfo
-
-Metrics = Mapping[str, float]
-State = Literal["done", "unfinished", "failed", "suspended"]
-_ALONE = " (share=False)"
 Requests = dict[tuple[int, Config], set[int]]
 """The steps that were asked for, by number and config."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialHistory:
-    """One trial.
-
-    Attributes
-    ----------
-    number : int
-        Its number in the tuning that first asked for it. Tunings count on their own, so that a study which
-        was tuned by several tuners may have numbers that come more than once.
-    config : Config
-        Its config.
-    steps : tuple[int, ...]
-        The steps that it was asked for, in order.
-    trained : int
-        How far it is trained, by whomever, up to the last of them.
-    error : str | None
-        What keeps it from getting there.
-    suspended : bool
-        Whether that is for lost workers, and waits to be retried.
-    node : Node
-        Where it is in the plan when it gets there.
-    """
-
-    number: int
-    config: Config
-    steps: tuple[int, ...]
-    trained: int
-    error: str | None
-    suspended: bool
-    node: Node
-
-    @property
-    def asked(self) -> int:
-        """The furthest step that it was asked for."""
-        return self.steps[-1]
-
-    @property
-    def state(self) -> State:
-        """Whether it reached the requested step, has not yet, never will, or not before it is retried.
-
-        One that is unfinished may still be waited for, or withdrawn, or its study was interrupted: what is
-        stored is the same.
-        """
-        if self.error is not None:
-            return "suspended" if self.suspended else "failed"
-        return "done" if self.at(self.asked) is not None else "unfinished"
-
-    def at(self, step: int) -> Metrics | None:
-        """Return what was measured at a step."""
-        known = self.node.holder(step).metrics.get(step)
-        return None if known is None else known[1]
-
-    def metrics(self) -> dict[int, Metrics]:
-        """Return all metrics along its path, by step, in order."""
-        found: dict[int, Metrics] = {}
-        reach = self.asked
-        for node in self.node.lineage():
-            found.update((step, known) for step, (_, known) in node.metrics.items() if step <= reach)
-            reach = node.start
-        return dict(sorted(found.items()))
-
-    def last(self) -> tuple[int, Metrics] | None:
-        """Return the furthest step with metrics, and those."""
-        reach = self.asked
-        if (metrics := self.at(reach)) is not None:
-            return reach, metrics
-        for node in self.node.lineage():
-            step = max((step for step in node.metrics if step <= reach), default=None)
-            if step is not None:
-                return step, node.metrics[step][1]
-            reach = node.start
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,38 +172,6 @@ class History:
 def score(metrics: Metrics, metric: str, mode: Mode) -> float:
     """Return a metric as a number of which more is better; no such metric is the worst."""
     return as_score(metrics.get(metric, math.nan), mode)
-
-
-def find_study(catalog: Catalog, name: str, plan: str | None = None) -> StudyInfo:
-    """Return a study by its name, on the plan that it used last or on the one that begins with `plan`."""
-    studies = catalog.studies()
-    mine = [info for info in studies if info.name == name]
-    if not mine:
-        known = ", ".join(dict.fromkeys(info.name for info in studies)) or "none"
-        raise InvalidInput(f"there is no study {name!r} in the store; its studies are: {known}")
-    for info in mine:
-        if plan is None or info.key.digest.startswith(plan):
-            return info
-    known = ", ".join(info.key.digest for info in mine)
-    raise InvalidInput(f"study {name!r} has no plan that begins with {plan!r}; its plans are: {known}")
-
-
-def read_study(catalog: Catalog, info: StudyInfo) -> History:
-    """Read a study of a store."""
-    return History(catalog.view(info.key), *asked_as(info), (info.metric, info.mode))
-
-
-def listed_as(study: str, share: bool) -> str:
-    """Return the name under which a store lists a study: one whose trials do not share has a remark to it."""
-    return study if share else study + _ALONE
-
-
-def asked_as(info: StudyInfo) -> tuple[str, bool]:
-    """Return the name under which a study that is listed asks for trials, and whether they share."""
-    name = info.name.removesuffix(_ALONE)
-    if name != info.name and info.key.version.endswith(f" alone in {name}"):
-        return name, False
-    return info.name, True
 
 
 def _merged(requests: Requests) -> Requests:

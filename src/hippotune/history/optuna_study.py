@@ -20,9 +20,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
-from hippotune.history.history import History, TrialHistory, asked_as
+from hippotune.history.history import History
+from hippotune.history.studies import asked_as
+from hippotune.history.trial import TrialHistory
 from hippotune.sequences.base import Sequence
-from hippotune.sequences.constant import Constant
+from hippotune.sequences.constant import Constant, written
 from hippotune.sequences.values import Value
 from hippotune.store.base import Store
 
@@ -204,7 +206,7 @@ def _translated(name: str, sequences: list[Sequence]) -> Iterator[tuple[Sequence
     for sequence in sequences:
         forms.setdefault(_form(sequence), []).append(sequence)
     if len(sequences) == 1 or 1 < len(forms) <= len(sequences) <= _MOST_CHOICES:
-        yield from ((sequence, {name: _written(sequence)}) for sequence in sequences)
+        yield from ((sequence, {name: str(written(sequence))}) for sequence in sequences)
         return
     for form, alike in forms.items():
         leaves = [dict(_leaves(sequence)) for sequence in alike]
@@ -213,10 +215,6 @@ def _translated(name: str, sequences: list[Sequence]) -> Iterator[tuple[Sequence
         choice = {} if len(forms) == 1 else {name: form.label}
         for sequence, leaf in zip(alike, leaves, strict=True):
             yield sequence, choice | {f"{prefix}.{path}": leaf[path] for path in differing}
-
-
-def _written(sequence: Sequence) -> str:
-    return str(sequence.value(0)) if isinstance(sequence, Constant) else repr(sequence)
 
 
 def _form(sequence: Sequence) -> Form:

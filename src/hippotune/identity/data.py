@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from hippotune.durable import replacing
 from hippotune.errors import InvalidInput
 
 FILE_NAME = "data-digests.json"
@@ -96,6 +97,5 @@ def _keep(cache: Path) -> None:
     """Write the cache as a whole, or not at all: it only saves time."""
     with suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True)
-        written = cache.with_name(f"{cache.name}.{os.getpid()}")
-        written.write_text(json.dumps(_remembered))
-        written.replace(cache)
+        with replacing(cache) as written:
+            written.write_text(json.dumps(_remembered))

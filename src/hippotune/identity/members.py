@@ -93,6 +93,18 @@ def _package_of(module: str) -> str:
     return getattr(loaded, "__package__", None) or module.rpartition(".")[0]
 
 
+def slot_names(cls: type) -> list[str]:
+    """Return the attributes that objects of a class have in slots, by their real names."""
+    names = []
+    for base in cls.__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                is_private = name.startswith("__") and not is_dunder(name)
+                names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
+    return names
+
+
 def is_dunder(name: str) -> bool:
     """Whether a name is one of Python's own."""
     return name.startswith("__") and name.endswith("__")

@@ -31,6 +31,7 @@ from types import (
 from typing import Any, Protocol
 
 from hippotune.identity.arrays import array_text
+from hippotune.identity.members import slot_names
 
 _LOCKS = (
     type(threading.Lock()),
@@ -140,13 +141,7 @@ class Writer:
             return self._other(value, path, module)
         _refuse_what_changes(value, path)
         state = dict(getattr(value, "__dict__", {}))
-        for cls in type(value).__mro__:
-            slots = vars(cls).get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                private = name.startswith("__") and not name.endswith("__")
-                actual = f"_{cls.__name__.lstrip('_')}{name}" if private else name
-                if hasattr(value, actual) and actual not in ("__dict__", "__weakref__"):
-                    state[actual] = getattr(value, actual)
+        state |= {name: getattr(value, name) for name in slot_names(type(value)) if hasattr(value, name)}
         content = ""
         match value:
             case dict():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hippotune.causes import causes
 from hippotune.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -54,9 +55,5 @@ def _need(error: BaseException) -> str | None:
         import kaleido  # noqa: F401
     except ImportError:
         return f"kaleido is not installed: pip install 'hippotune[plot]'; it needs a Chrome, too {_INSTALL}"
-    cause: BaseException | None = error
-    while cause is not None:
-        if (need := _NEEDS.get(type(cause).__name__)) is not None:
-            return need
-        cause = cause.__cause__ or cause.__context__
-    return None
+    needs = (_NEEDS.get(type(link).__name__) for link in causes(error))
+    return next((need for need in needs if need is not None), None)

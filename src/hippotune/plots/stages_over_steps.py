@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hippotune import short
 from hippotune.errors import InvalidInput
 from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
-from hippotune.plots.style import INK, QUIET, dress, plotly_objects, shade, shown, values_in_force
+from hippotune.plots.style import INK, QUIET, dress, plotly_objects, shade, values_in_force
 from hippotune.stages.tree import Stage, stage_tree
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _labels(rows: dict[Node, int], passing: dict[Stage, int]) -> Iterator[dict[s
         above = [node.parent] if node.parent in rows else [root for root in roots if root is not node]
         others = [other.config.values(start) for other in above if other is not None]
         changed = [
-            f"{name} {shown(value)}"
+            f"{name} {short.value(value)}"
             for name, value in node.config.values(start).items()
             if any(other.get(name) != value for other in others)
         ]

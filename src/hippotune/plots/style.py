@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hippotune import short
 from hippotune.errors import MissingExtra
 from hippotune.sequences.config import Config
-from hippotune.sequences.values import Value
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -92,14 +92,9 @@ def _gamma(value: float) -> float:
     return 12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055
 
 
-def shown(value: Value) -> str:
-    """Return a hyper-parameter's value as it is written in a figure."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def values_in_force(config: Config, step: int) -> str:
     """Return all values of a config at a step, a line for each."""
-    return "<br>".join(f"{name} {shown(value)}" for name, value in config.values(step).items())
+    return "<br>".join(f"{name} {short.value(value)}" for name, value in config.values(step).items())
 
 
 def time_unit(seconds: float) -> tuple[str, float]:

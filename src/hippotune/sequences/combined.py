@@ -10,7 +10,8 @@ from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER, Distribution, Open, Part, Piece, Real, Sequence, Whole
 from hippotune.sequences.constant import Constant, as_sequence
-from hippotune.sequences.laws import grouped, line
+from hippotune.sequences.curves import line
+from hippotune.sequences.laws import grouped
 from hippotune.sequences.values import Value, exact
 
 

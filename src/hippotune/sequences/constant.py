@@ -31,6 +31,11 @@ class Constant(Sequence):
         return tagged(self._value)
 
 
+def written(sequence: Sequence) -> Value:
+    """Return a constant's value, and any other sequence as it is written in Python."""
+    return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
+
+
 def as_sequence(value: object) -> Sequence:
     """Return `value` if it is a sequence, and otherwise the constant of that value."""
     if isinstance(value, Sequence):

@@ -11,7 +11,8 @@ from typing import Final
 
 from hippotune import checks
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Real, Sequence, Whole
-from hippotune.sequences.laws import Damped, Law, Line, flat, line, wave
+from hippotune.sequences.curves import Damped, Line, line, wave
+from hippotune.sequences.laws import Law, flat
 from hippotune.sequences.values import exact
 
 
@@ -115,7 +116,7 @@ class Cyclic(Sequence):
             return Piece(line(base + height, slope), end)
         side = line(height, slope)
         assert isinstance(side, Line)  # the slope is not 0
-        return Piece(Damped(base, side, exact(gamma), 0), end)
+        return Piece(Damped(0, 1, base, side, exact(gamma)), end)
 
 
 _ANNEALS: Final = ("cos", "linear")

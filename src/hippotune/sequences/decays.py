@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Real, Sequence, Whole
-from hippotune.sequences.laws import InverseRoot, Power, flat, geometric, line
+from hippotune.sequences.curves import InverseRoot, Power, geometric, line
+from hippotune.sequences.laws import flat
 from hippotune.sequences.values import WIDE, Number, Value, exact, plain, rounded, rounded_value, tagged, wide
 
 
@@ -68,7 +69,7 @@ class Polynomial(Sequence):
             return Piece(flat(exact(end)), FOREVER)
         if power == 1:
             return Piece(line(exact(value), -gap / steps), steps)
-        return Piece(Power(exact(end), gap, steps, steps, exact(power)), steps)
+        return Piece(Power(steps, -steps, exact(end), gap, exact(power)), steps)
 
 
 class InverseSqrt(Sequence):
@@ -83,7 +84,7 @@ class InverseSqrt(Sequence):
         value, scale = (exact(argument) for argument in self.arguments)
         if not value:
             return Piece(flat(value), FOREVER)
-        return Piece(InverseRoot(1 if value > 0 else -1, value * value * scale, scale), FOREVER)
+        return Piece(InverseRoot(-scale, value * value * scale, 1 if value > 0 else -1), FOREVER)
 
 
 class Step(Sequence):

@@ -17,7 +17,9 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER, Distribution, Part, Piece, Real, Sequence, Whole
 from hippotune.sequences.combined import Then, Warmup
 from hippotune.sequences.constant import Constant
-from hippotune.sequences.laws import Interpolated, Law, Rise, flat, line, reciprocal, wave
+from hippotune.sequences.curves import Geometric, line, reciprocal, wave
+from hippotune.sequences.curves import Power as PowerLaw
+from hippotune.sequences.laws import Law, flat
 from hippotune.sequences.values import Number, exact
 
 _SHAPES: Final = ("1-sqrt", "linear", "cosine", "exp", "inverse")
@@ -65,11 +67,11 @@ def _law(shape: str, high: Fraction, low: Fraction, steps: int) -> Law:
         case "cosine":
             return wave(high, low, Fraction(0), Fraction(steps))
         case "exp":
-            return Interpolated(high, low / high, 0, steps)
+            return Geometric(0, steps, high, low / high)
         case "inverse":
             return reciprocal(1 / high, (1 / low - 1 / high) / steps)
         case _:
-            return Rise(high, low - high, 0, Fraction(steps), Fraction(1, 2))
+            return PowerLaw(0, steps, high, low - high, Fraction(1, 2))
 
 
 class _Composed(Sequence):
@@ -187,7 +189,7 @@ class Power(Sequence):
     def _piece(self, step: int) -> Piece:
         most, batch, tokens, a, b = (exact(argument) for argument in self.arguments[:5])
         warmup = self.arguments[5]
-        law = Rise(Fraction(0), batch * a, 0, 1 / tokens, b)
+        law = PowerLaw(0, 1 / tokens, Fraction(0), batch * a, b)
         turn = law.first_at_most(most)
         if step < warmup:
             increment = (exact(law.value(warmup)) if turn <= warmup else most) / (warmup + 1)

@@ -54,6 +54,29 @@ class Listener(Protocol):
         """The loop cannot go on."""
 
 
+class Waiters:
+    """Coroutines that wait for something, and are woken together to look whether it is so."""
+
+    def __init__(self) -> None:
+        self._futures: list[asyncio.Future[None]] = []
+
+    def wait(self) -> asyncio.Future[None]:
+        """Return what to wait for."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._futures.append(future)
+        return future
+
+    def wake(self) -> None:
+        """Have all that wait look again."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+    def __bool__(self) -> bool:
+        return bool(self._futures)
+
+
 class Loop:
     """See the module. Made and used on one running event loop.
 
@@ -86,8 +109,8 @@ class Loop:
         self._next_request = 0
         self.committed = engine.plan.order
         self._uncommitted = 0
-        self._quiet: list[asyncio.Future[None]] = []
-        self._waiting_for_proofs: list[asyncio.Future[None]] = []
+        self._quiet = Waiters()
+        self._proved = Waiters()
         self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
@@ -145,7 +168,7 @@ class Loop:
             self._break(error)
         if not self.engine.leases:
             self._tell_quiet()
-        self._tell_proved()
+        self._proved.wake()
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called on the event loop at a time of the executor's clock."""
@@ -240,7 +263,7 @@ class Loop:
         self.error = error
         for tuner in list(self._listening):
             tuner.broken(error)
-        self._tell_proved()
+        self._proved.wake()
         self.emit(Halted())
 
     def _break(self, error: BaseException) -> None:
@@ -263,19 +286,9 @@ class Loop:
         self.tuner_waits()
         try:
             while (proofs.is_open if audits else proofs.rehearsal.is_open) and self.error is None:
-                proved: asyncio.Future[None] = self._aio.create_future()
-                self._waiting_for_proofs.append(proved)
-                await proved
+                await self._proved.wait()
         finally:
             self.tuner_goes_on()
-
-    def _tell_proved(self) -> None:
-        """Have those look again that wait for a proof."""
-        if self._waiting_for_proofs:
-            waiting, self._waiting_for_proofs = self._waiting_for_proofs, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
 
     async def run_down(self) -> None:
         """Wait until what runs has ended and is committed, or until a tuner is at work."""
@@ -284,8 +297,7 @@ class Loop:
 
     def _ending(self) -> asyncio.Future[None]:
         """Return what is done when the loop may have become quiet, and let virtual time go on until then."""
-        future: asyncio.Future[None] = self._aio.create_future()
-        self._quiet.append(future)
+        future = self._quiet.wait()
         self._push_time()
         return future
 
@@ -293,13 +305,7 @@ class Loop:
         if not self._uncommitted and not self.engine.leases:
             for call in list(self._on_rest):
                 call()
-        self._wake_waiting()
-
-    def _wake_waiting(self) -> None:
-        waiting, self._quiet = self._quiet, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        self._quiet.wake()
 
     # Tuners at work, and virtual time.
 
@@ -309,7 +315,7 @@ class Loop:
         self._listening.append(listener)
         if self.error is not None:
             listener.broken(self.error)
-        self._wake_waiting()
+        self._quiet.wake()
 
     def tuner_ends(self, listener: Listener) -> None:
         """A tuner asks for nothing more: what the others wait for may go on."""

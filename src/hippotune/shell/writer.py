@@ -29,7 +29,7 @@ _LONGEST_PAUSE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class OutageLimits:
     """How long a database may be away, and how many facts and logged numbers are kept in memory meanwhile."""
 
     seconds: float = 600.0
@@ -44,12 +44,12 @@ class Writer:
         store: Store,
         loop: asyncio.AbstractEventLoop,
         note: Callable[[str], None] = lambda _: None,
-        patience: Patience = Patience(),  # noqa: B008
+        limits: OutageLimits = OutageLimits(),  # noqa: B008
     ) -> None:
         self._store = store
         self._loop = loop
         self._note = note
-        self._patience = patience
+        self._limits = limits
         self._handed_over = self._written = 0
         self._error: BaseException | None = None
         self._closed = False
@@ -116,7 +116,7 @@ class Writer:
                 self._store.write(facts)
             except ConnectionLost as error:
                 lost_at = monotonic() if lost_at is None else lost_at
-                self._bear(error, monotonic() - lost_at)
+                self._check_outage(error, monotonic() - lost_at)
             else:
                 break
             sleep(pause)
@@ -124,16 +124,16 @@ class Writer:
         if lost_at is not None:
             self._note(f"the database is back after {monotonic() - lost_at:.0f} s: nothing was lost")
 
-    def _bear(self, error: ConnectionLost, seconds: float) -> None:
+    def _check_outage(self, error: ConnectionLost, seconds: float) -> None:
         """Go on without the database; raise `StoreError` where that has been so for too long."""
-        patience, waiting = self._patience, self._handed_over - self._written
-        limits = f"{patience.seconds:.0f} s or {patience.facts:,} facts and logged numbers"
-        if seconds >= patience.seconds or waiting > patience.facts:
+        limits, waiting = self._limits, self._handed_over - self._written
+        most = f"{limits.seconds:.0f} s or {limits.facts:,} facts and logged numbers"
+        if seconds >= limits.seconds or waiting > limits.facts:
             raise StoreError(
-                f"{error}. It is waited for up to {limits}, and now {waiting:,} could not be written for "
+                f"{error}. It is waited for up to {most}, and now {waiting:,} could not be written for "
                 f"{seconds:.0f} s: run again when it is back"
             ) from error
-        self._note(f"{error}. Training goes on, and what it brings is kept in memory, up to {limits}")
+        self._note(f"{error}. Training goes on, and what it brings is kept in memory, up to {most}")
 
     def _answer(self, items: list[_Item], error: BaseException | None) -> None:
         for _, then in items:

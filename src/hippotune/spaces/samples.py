@@ -14,7 +14,7 @@ from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.sequences.config import Config
 from hippotune.spaces.notation import Values, resolve
 from hippotune.spaces.sources import Point
-from hippotune.spaces.space import PATIENCE, Space, as_space
+from hippotune.spaces.space import MOST_REJECTED, Space, as_space
 
 Method = Literal["random", "sobol", "halton"]
 
@@ -83,9 +83,9 @@ class Samples(Space):
             if self.accepts(values):
                 rejected = 0
                 yield values
-            elif (rejected := rejected + 1) >= PATIENCE:
+            elif (rejected := rejected + 1) >= MOST_REJECTED:
                 raise InvalidInput(
-                    f"where rejects {PATIENCE} samples in a row; expected a space that it mostly accepts"
+                    f"where rejects {MOST_REJECTED} samples in a row; expected a space that it mostly accepts"
                 )
 
     def to_json(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from hippotune.spaces.sources import Chance, Evenly, Record, Source
 
 Where = Callable[[dict[str, Any]], object]
 
-PATIENCE = 1000
+MOST_REJECTED = 1000
 """How many samples in a row `where` may reject."""
 
 _LISTED = 1 << 16
@@ -147,7 +147,7 @@ class Space:
         drawn: set[tuple[tuple[str, int | float], ...]] = set()
         accepted: list[Values] = []
         in_vain = 0
-        while len(accepted) < number and in_vain < PATIENCE:
+        while len(accepted) < number and in_vain < MOST_REJECTED:
             record = Record(evenly)
             values = resolve(self.parameters, record)
             key = tuple(record.drawn.items())
@@ -161,12 +161,12 @@ class Space:
 
     def values(self, source: Source) -> Values:
         """Return the values of a config, asking the source until `where` accepts them."""
-        for _ in range(PATIENCE):
+        for _ in range(MOST_REJECTED):
             values = resolve(self.parameters, source)
             if self.accepts(values):
                 return values
         raise InvalidInput(
-            f"where rejects {PATIENCE} samples in a row; expected a space that it mostly accepts"
+            f"where rejects {MOST_REJECTED} samples in a row; expected a space that it mostly accepts"
         )
 
     def accepts(self, values: Values) -> bool:

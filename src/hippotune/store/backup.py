@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from hippotune.durable import replacing
 from hippotune.errors import InvalidInput
 from hippotune.store.database import Database
-from hippotune.store.files import explained, sync
+from hippotune.store.files import explained
 from hippotune.store.schema import OPENINGS
 
 _HEADER = b"SQLite format 3\0"
@@ -34,24 +33,19 @@ def back_up(database: Database, target: Path) -> None:
     database_file = database.engine.url.database
     if target.exists() and database_file is not None and target.samefile(database_file):
         raise InvalidInput(f"{target} is the store itself; expected the name of another file")
-    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
-    try:
-        with explained(target), database.errors():
-            with (
-                closing(database.engine.raw_connection()) as source,
-                closing(sqlite3.connect(temporary)) as copy,
-            ):
-                driver = source.driver_connection
-                assert isinstance(driver, sqlite3.Connection)
-                driver.backup(copy)
-                copy.execute("PRAGMA journal_mode=DELETE")  # one file is all
-                copy.execute(f"DELETE FROM {OPENINGS.name}")
-                copy.commit()
-            sync(temporary)
-            os.replace(temporary, target)
-            sync(target.absolute().parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        explained(target),
+        database.errors(),
+        replacing(target) as temporary,
+        closing(database.engine.raw_connection()) as source,
+        closing(sqlite3.connect(temporary)) as copy,
+    ):
+        driver = source.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")  # one file is all
+        copy.execute(f"DELETE FROM {OPENINGS.name}")
+        copy.commit()
 
 
 def _is_backup(file: Path) -> bool:

@@ -15,7 +15,6 @@ folder that the store knows.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -23,9 +22,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from hippotune.durable import replacing
 from hippotune.errors import StoreError
 from hippotune.store.database import Database
-from hippotune.store.files import CheckpointFiles, explained, sync
+from hippotune.store.files import CheckpointFiles, explained
 from hippotune.store.schema import OPENINGS, STORE
 
 _MARK = "store.json"
@@ -55,15 +55,11 @@ class Mark:
 
     def write(self, folder: Path) -> None:
         """Mark a folder, which is made where it does not exist. The mark before stays until this is whole."""
-        temporary = folder / f"{_MARK}.partial"  # one name is enough: the plan's lock is held
+        name = f"{_MARK}.partial"  # one name is enough: the plan's lock is held
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w") as file:
-                file.write(json.dumps(asdict(self)))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(folder / _MARK)
-            sync(folder)
+            with replacing(folder / _MARK, name) as temporary:
+                temporary.write_text(json.dumps(asdict(self)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The two databases, and all that differs between them: opening, locking, filling, and how they fail.
+"""A database, SQLite or PostgreSQL: transactions, filling tables, and how it fails.
 
 A commit is on disk before it returns, on both. Everything that goes wrong is raised as a `StoreError` which
 says what to do.
@@ -7,51 +7,18 @@ says what to do.
 from __future__ import annotations
 
 import functools
-import os
 import re
-import shutil
-import socket
-import sqlite3
-import tempfile
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from hippotune.errors import InvalidInput, MissingExtra, StoreError
+from hippotune.errors import StoreError
+from hippotune.store import postgresql, sqlite
 from hippotune.store.base import ConnectionLost
-
-_PATIENCE = 60  # seconds to wait for another process to finish its transaction
-_SQLITE_SETTINGS = (
-    "PRAGMA journal_mode=WAL",  # readers and the writer do not wait for each other
-    "PRAGMA synchronous=EXTRA",  # every commit reaches the disk, not only every checkpoint of the log
-    "PRAGMA fullfsync=ON",  # … on macOS too
-)
-_POSTGRESQL_SETTINGS = (
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') = 'off'",
-    # A machine that vanished lets go of its plans within a minute, not within hours.
-    "SET tcp_keepalives_idle = 30",
-    "SET tcp_keepalives_interval = 10",
-    "SET tcp_keepalives_count = 3",
-)
-# A server that vanished is noticed within a minute too. What a URL says counts instead.
-_POSTGRESQL_ARGUMENTS = {
-    "connect_timeout": 10,
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,
-}
-# What a server says of connections that it ends, or has no room for; anything else is wrong with a statement.
-_LOST = re.compile("08...|57P..|25P03|53300")
-LOCK_SPACE = 0x48697070
-"""The first half of the keys of advisory locks; the second is the number of a plan, or 0 for the catalog."""
 
 
 class Database:
@@ -69,52 +36,13 @@ class Database:
 
         One in a folder that may not be written to can be read.
         """
-        if path.exists() and not os.access(path.parent, os.W_OK):
-            return cls(_reading_only(path), f"the store {path}")
-        try:
-            _make_durable(path.parent)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write to {path.parent}: {error.strerror}; choose another home"
-            ) from error
-        engine = sa.create_engine(
-            sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": _PATIENCE}
-        )
-        sa.event.listen(engine, "connect", _set_up_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-        return cls(engine, f"the store {path}")
+        return cls(sqlite.open_file(path), f"the store {path}")
 
     @classmethod
     def by(cls, url: str) -> Database:
         """Open the PostgreSQL database behind a URL."""
-        shown = _without_password(url)
-        try:
-            parsed = sa.make_url(url)
-        except (sa.exc.ArgumentError, ValueError):
-            parsed = sa.URL.create("none")
-        if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
-            raise InvalidInput(
-                f"store is {shown!r}; expected a URL such as postgresql://user@host/database, "
-                "or nothing at all for SQLite below the study's home"
-            )
-        try:
-            import psycopg  # noqa: F401
-        except ImportError as error:
-            raise MissingExtra(
-                f"store is {shown!r}, but the driver for PostgreSQL cannot be imported ({error}); "
-                "install it with: pip install 'hippotune[postgres]'"
-            ) from error
-        arguments = {**_POSTGRESQL_ARGUMENTS, **parsed.query}
-        engine = sa.create_engine(
-            parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=arguments
-        )
-        try:
-            seconds = float(str(arguments["tcp_user_timeout"])) / 1000
-        except ValueError:
-            seconds = 0.0
-        database = cls(engine, f"the store {shown}", seconds or None)
-        sa.event.listen(engine, "connect", database._set_up_postgresql)
-        return database
+        engine, shown, answer_seconds = postgresql.open_url(url)
+        return cls(engine, f"the store {shown}", answer_seconds)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -129,8 +57,7 @@ class Database:
         cause, driver = getattr(error, "orig", None) or error, self.engine.dialect.loaded_dbapi
         if self.is_sqlite or not isinstance(cause, (driver.OperationalError, driver.InterfaceError)):
             return False
-        code = getattr(cause, "sqlstate", None)
-        return code is None or _LOST.fullmatch(code) is not None
+        return postgresql.says_lost(cause)
 
     @contextmanager
     def expecting_answer(self, connection: sa.Connection) -> Iterator[None]:
@@ -139,7 +66,7 @@ class Database:
         The system notices where nothing arrives over there. It does not where something on the way still
         takes what is sent, such as a proxy or a firewall.
         """
-        with _ended_after(self.answer_seconds, connection.connection.dbapi_connection):
+        with postgresql.ended_after(self.answer_seconds, connection.connection.dbapi_connection):
             yield
 
     def connect_anew(self) -> sa.Connection:
@@ -157,7 +84,7 @@ class Database:
         """Open an exclusive transaction; it is committed at its end."""
         with self.errors(), self.connect() as connection, connection.begin():
             if not self.is_sqlite:
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_SPACE}, 0)")
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({postgresql.LOCK_SPACE}, 0)")
             yield connection
 
     @contextmanager
@@ -191,12 +118,6 @@ class Database:
         """Close all connections that are not in use."""
         self.engine.dispose()
 
-    def _set_up_postgresql(self, connection: Any, _: object) -> None:
-        with _ended_after(self.answer_seconds, connection):
-            for setting in _POSTGRESQL_SETTINGS:
-                connection.execute(setting)
-            connection.commit()
-
     def _explained(self, error: Exception) -> str:
         cause = str(getattr(error, "orig", None) or error).strip()
         first = cause.splitlines()[0] if cause else type(error).__name__
@@ -210,7 +131,7 @@ _ADVICE = (
     ("disk is full|No space left", "make room and run again: all that was acknowledged is kept"),
     (
         "database is locked",
-        f"another process has kept it busy for {_PATIENCE} seconds: end that and run again",
+        f"another process has kept it busy for {sqlite.BUSY_SECONDS} seconds: end that and run again",
     ),
     (
         "unable to open|readonly",
@@ -236,10 +157,6 @@ _ADVICE = (
 )
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:@/]*:).*@", r"\1***@", url))
-
-
 @functools.cache
 def _insertion(table: sa.TableClause, is_sqlite: bool, pass_over: bool = False) -> str:
     """Return the statement that adds rows given as tuples, which is the quickest thing to give a driver."""
@@ -249,75 +166,3 @@ def _insertion(table: sa.TableClause, is_sqlite: bool, pass_over: bool = False) 
     if pass_over:
         statement = statement.on_conflict_do_nothing()
     return str(statement.compile(dialect=family.dialect(paramstyle=parameters)))
-
-
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # the driver leaves transactions alone; see `_begin_sqlite`
-    for setting in _SQLITE_SETTINGS:
-        connection.execute(setting)
-
-
-def _reading_only(path: Path) -> sa.Engine:
-    """Open a database where SQLite cannot make the files that it needs beside it.
-
-    A log that a killed process left there has to be read with the database: then both are copied first.
-    """
-    logs = [path.with_name(path.name + ending) for ending in ("-wal", "-shm")]
-    options, copy = "mode=ro", None
-    if not (logs[0].exists() and logs[0].stat().st_size):
-        options += "&immutable=1"
-    elif not logs[1].exists():
-        copy = tempfile.TemporaryDirectory(prefix="hippo-")
-        for file in (path, logs[0]):
-            shutil.copy(file, copy.name)
-        path, options = Path(copy.name, path.name), "mode=rw"
-
-    def connect() -> sqlite3.Connection:
-        assert copy is None or os.path.isdir(copy.name)  # it lasts as long as this function
-        return sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?{options}", uri=True, timeout=_PATIENCE, isolation_level=None
-        )
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
-    sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-@contextmanager
-def _ended_after(seconds: float | None, connection: Any) -> Iterator[None]:
-    """Shut a driver's connection down if the block takes too long; none on this machine can be cut."""
-    if seconds is None or connection.info.host.startswith("/"):
-        yield
-        return
-    with socket.socket(fileno=os.dup(connection.fileno())) as end:  # whoever has that number later
-        timer = threading.Timer(seconds, _shut_down, [end])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-
-
-def _shut_down(end: socket.socket) -> None:
-    with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-
-
-def _make_durable(folder: Path) -> None:
-    """Make a folder with those above it, so that it is there after a loss of power too."""
-    if folder.is_dir():
-        return
-    _make_durable(folder.parent)
-    folder.mkdir(exist_ok=True)
-    above = os.open(folder.parent, os.O_RDONLY)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)

@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from hippotune.causes import causes
+from hippotune.durable import sync, sync_open
 from hippotune.errors import CheckpointError, InvalidInput, StoreError
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import DigestWriter, VerifiedFile
@@ -32,7 +34,6 @@ _TEMPORARY = ".partial"
 _FOLDERS = tuple(f"{number:02x}" for number in range(64))
 _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+(-[0-9a-f]{8})?")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
 _PROCESS = secrets.token_hex(4)  # temporary names are unique: by this among processes, by a number in one
 _NUMBERS = itertools.count()
 _BUFFER = 1 << 17  # one write for a small checkpoint
@@ -46,12 +47,7 @@ class DiskFull(CheckpointError):
 
 def says_disk_full(error: BaseException) -> bool:
     """Return whether an exception, or what it was raised from, says that a disk is full."""
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, OSError) and link.errno in _FULL:
-            return True
-        link = link.__cause__ or link.__context__
-    return False
+    return any(isinstance(link, OSError) and link.errno in _FULL for link in causes(error))
 
 
 def checkpoint_folder(home: Path, key: PlanKey) -> Path:
@@ -94,7 +90,7 @@ class CheckpointFiles:
                 write(writer)  # type: ignore[arg-type]
                 length, digest = writer.finish()
                 file.flush()
-                _sync_open(file.fileno())
+                sync_open(file.fileno())
             os.replace(temporary, final)
             sync(os.path.dirname(final))
         except BaseException as error:
@@ -227,23 +223,6 @@ def _length(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder that does not belong here."""
     inside = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
     return sum(entry.lstat().st_size for entry in (path, *inside) if entry.is_symlink() or not entry.is_dir())
-
-
-def sync(path: str | Path) -> None:
-    """Make what was named in a folder, or written to a file, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        _sync_open(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_open(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    except OSError as error:  # some network file systems sync folders by themselves, and only so
-        if error.errno not in _UNSUPPORTED:
-            raise
 
 
 def _remove(path: Path) -> None:

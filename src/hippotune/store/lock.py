@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from hippotune.errors import StoreError
 from hippotune.store.base import ConnectionLost
-from hippotune.store.database import LOCK_SPACE
+from hippotune.store.postgresql import LOCK_SPACE
 from hippotune.store.schema import HOLDERS
 
 _LONGEST_COMMAND = 200

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -40,6 +41,8 @@ from hippotune.sequences.encoding import from_json
 from hippotune.store.schema import CONFIGS, LOGGED, NODES, PROOFS, REQUESTS, RESULTS, SEQUENCES, SPANS
 
 Row = tuple[Any, ...]
+NUMBERED = (REQUESTS, SPANS, LOGGED, PROOFS)
+"""The tables whose rows are numbered as they come."""
 DAMAGED = (
     "something else has changed it, or the disk has. See all that is damaged with hippo doctor; put a backup "
     "back, or remove what is damaged with hippo doctor --repair: it is then trained or measured again"
@@ -54,28 +57,19 @@ _write_json = json.JSONEncoder(separators=(",", ":"), default=float).encode
 
 
 class Numbers:
-    """The numbers that a plan's stored sequences and configs have, and those that come next."""
+    """The numbers that a plan's stored sequences and configs have; `ordinals` are the next ones of rows."""
 
     def __init__(self, sequences: Sequence[HyperSequence] = (), configs: Sequence[Config] = ()) -> None:
         self.sequences: dict[HyperSequence, int] = {sequence: n for n, sequence in enumerate(sequences)}
         self.configs: dict[Config, int] = {config: n for n, config in enumerate(configs)}
-        self.next_sequence = len(sequences)
-        self.next_config = len(configs)
-        self.next_request = 0
-        self.next_span = 0
-        self.next_logged = 0
-        self.next_proof = 0
+        self.ordinals: Counter[sa.TableClause] = Counter({SEQUENCES: len(sequences), CONFIGS: len(configs)})
 
     def take_in(self, batch: Batch) -> None:
         """Count what a batch has numbered, now that it is stored."""
         self.sequences |= batch.sequences
         self.configs |= batch.configs
-        self.next_sequence += len(batch.sequences)
-        self.next_config += len(batch.configs)
-        self.next_request += len(batch.rows[REQUESTS])
-        self.next_span += len(batch.rows[SPANS])
-        self.next_logged += len(batch.rows[LOGGED])
-        self.next_proof += len(batch.rows[PROOFS])
+        for table in (SEQUENCES, CONFIGS, *NUMBERED):
+            self.ordinals[table] += len(batch.rows[table])
 
 
 class Batch:
@@ -94,9 +88,7 @@ class Batch:
         self._add(facts)
 
     def _add(self, facts: Sequence[Fact]) -> None:
-        plan, numbers = self._plan, self._numbers
-        nodes, results = self.rows[NODES], self.rows[RESULTS]
-        requests, spans, logged = self.rows[REQUESTS], self.rows[SPANS], self.rows[LOGGED]
+        plan, nodes, results = self._plan, self.rows[NODES], self.rows[RESULTS]
         for fact in facts:
             match fact:
                 case MetricsRecorded(order, position, metrics):
@@ -109,41 +101,41 @@ class Batch:
                 case CheckpointDropped(position):
                     self.checkpoints[position] = None
                 case RequestMade(study, trial, config, step):
-                    place = numbers.next_request + len(requests)
-                    requests.append((plan, place, storable(study), trial, self._number(config), step))
+                    self._append(REQUESTS, storable(study), trial, self._number(config), step)
                 case SpanRecorded():
                     *numbered, began, ended, width, seconds = _span_values(fact)
-                    times = float(began), float(ended), float(width), seconds
-                    spans.append((plan, numbers.next_span + len(spans), *numbered, *times))
+                    self._append(SPANS, *numbered, float(began), float(ended), float(width), seconds)
                 case NumbersRecorded(node, steps, columns):
-                    logged.append(
-                        (plan, numbers.next_logged + len(logged), *_logged_row(node, steps, columns))
-                    )
+                    self._append(LOGGED, *_logged_row(node, steps, columns))
                 case StateRecorded() | ProofRecorded():
-                    proofs = self.rows[PROOFS]
                     if isinstance(fact, ProofRecorded) and fact.kind == "audit":
                         self.compared.append(fact.position)
-                    proofs.append((plan, numbers.next_proof + len(proofs), *_proof_row(fact)))
+                    self._append(PROOFS, *_proof_row(fact))
                 case FailureRecorded(order, position, error, suspended):
                     kind = _SUSPENDED if suspended else None
                     results.append((plan, order, *position, None, storable(error), kind))
                 case FailureCleared(order, position):
                     results.append((plan, order, *position, None, None, _CLEARED))
 
+    def _append(self, table: sa.TableClause, *row: Any) -> int:
+        """Add a row to a table whose rows are numbered; return its number."""
+        rows = self.rows[table]
+        number = self._numbers.ordinals[table] + len(rows)
+        rows.append((self._plan, number, *row))
+        return number
+
     def _number(self, config: Config) -> int:
         number = self._numbers.configs.get(config, self.configs.get(config))
         if number is None:
-            number = self.configs[config] = self._numbers.next_config + len(self.configs)
             body = {name: self._number_sequence(sequence) for name, sequence in config.items()}
-            self.rows[CONFIGS].append((self._plan, number, _write_json(body)))
+            number = self.configs[config] = self._append(CONFIGS, _write_json(body))
         return number
 
     def _number_sequence(self, sequence: HyperSequence) -> int:
         number = self._numbers.sequences.get(sequence, self.sequences.get(sequence))
         if number is None:
-            number = self.sequences[sequence] = self._numbers.next_sequence + len(self.sequences)
-            written = sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
-            self.rows[SEQUENCES].append((self._plan, number, _write_json(written)))
+            plain = sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
+            number = self.sequences[sequence] = self._append(SEQUENCES, _write_json(plain))
         return number
 
 

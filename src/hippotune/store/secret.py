@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from hippotune.durable import sync
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Checkpoint, Position
 
@@ -159,11 +160,7 @@ def _make(path: Path) -> None:
         finally:
             os.close(descriptor)
             temporary.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(path.parent)
     except OSError as error:
         raise StoreError(
             f"the key file {path} cannot be made: {error.strerror}; see that its folder may be written to "

@@ -37,6 +37,7 @@ from hippotune.store.lock import PlanLock, SessionLock
 from hippotune.store.rows import (
     DAMAGED,
     NOTE,
+    NUMBERED,
     Batch,
     Numbers,
     Row,
@@ -334,10 +335,8 @@ class SqlStore(Store):
         configs = configs_from(bodies, sequences)
         if self._connection is not None and self._numbers is None:
             self._numbers = Numbers(sequences, configs)
-            self._numbers.next_request = self._next_ordinal(connection, REQUESTS)
-            self._numbers.next_span = self._next_ordinal(connection, SPANS)
-            self._numbers.next_logged = self._next_ordinal(connection, LOGGED)
-            self._numbers.next_proof = self._next_ordinal(connection, PROOFS)
+            for table in NUMBERED:
+                self._numbers.ordinals[table] = self._next_ordinal(connection, table)
         return configs
 
     def _load_numbers(self) -> Numbers:

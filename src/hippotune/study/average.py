@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput
-from hippotune.history.history import listed_as
 from hippotune.sequences.config import Config
 from hippotune.study.exports import Origin, export
 from hippotune.trainers import seeding
@@ -65,7 +64,7 @@ def average(study: Study, configs: Sequence[Config], step: int) -> Average:
                 tensor.copy_((total / len(states)).to(tensor.dtype))
     with seeding.put_back(), mean.around("evaluate"):
         metrics = checked_metrics(mean.evaluate())
-    return Average(tuple(configs), step, metrics, mean, listed_as(study.name, study.share))
+    return Average(tuple(configs), step, metrics, mean, study._listed_name)
 
 
 def _weights(trainer: Trainer) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippotune.errors import HippoError
-from hippotune.history.history import listed_as
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
 from hippotune.shell.interrupts import ending_in_order
@@ -87,7 +86,7 @@ class Connection:
             from hippotune.store.catalog import open_store
 
             with open_store(study.home, study.store_url) as catalog:
-                catalog.aim(listed_as(study.name, study.share), self.identity.key, metric, mode)
+                catalog.aim(study._listed_name, self.identity.key, metric, mode)
             self._aim = metric, mode
 
     def close(self) -> None:

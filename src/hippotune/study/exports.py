@@ -12,9 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import re
-import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from hippotune.durable import replacing
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
 from hippotune.sequences.config import Config
 
@@ -75,19 +74,14 @@ def export(trainer: object, origin: Origin, path: str | Path) -> Path:
 
 
 def _write(state: PlainState, origin: Origin, target: Path) -> Path:
-    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
+    write = _write_safetensors if target.suffix == _SAFETENSORS else _write_torch
     try:
-        if target.suffix == _SAFETENSORS:
-            _write_safetensors(state, origin, temporary)
-        else:
-            _write_torch(state, origin, temporary)
-        _move_durably(temporary, target)
+        with replacing(target) as temporary:
+            write(state, origin, temporary)
     except HippoError:
         raise
     except Exception as error:
         raise HippoError(f"cannot export to {target}: {type(error).__name__}: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 
@@ -130,20 +124,6 @@ def _write_safetensors(state: PlainState, origin: Origin, path: Path) -> None:
         for name, value in origin.described().items()
     }
     save_file(tensors, path, {"format": "pt", **metadata})
-
-
-def _move_durably(temporary: Path, target: Path) -> None:
-    _sync(temporary)
-    os.replace(temporary, target)
-    _sync(target.absolute().parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Automatic exports.

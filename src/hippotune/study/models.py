@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
-from hippotune.history.history import listed_as
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
 from hippotune.store.files import CheckpointFiles
-from hippotune.study.report import Best
+from hippotune.study.best import Best
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
@@ -52,7 +51,7 @@ class Models:
         """Return the best result with its model, which is trained again where it is not kept."""
         trial, step = result.trial, result.step
         assert result.metrics is not None
-        listed = listed_as(self._study.name, self._study.share)
+        listed = self._study._listed_name
         try:
             held = await self._hold(trial, step, runtime)
         except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 from hippotune.errors import NotExact
 from hippotune.executors.base import Job
-from hippotune.history.history import listed_as
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
 from hippotune.identity.versions import versions
 from hippotune.plan.facts import width_refutation
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
+from hippotune.short import plural
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.start import find_start
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
@@ -82,7 +81,7 @@ def _open_store(study: Study, identity: Identity, waived: bool, notes: list[str]
         if known is not None:
             notes += noted_versions(study.name, known, now, waived=waived)
             notes += noted_threads(known, usual if key.threads is None else key.threads)
-        before = catalog.bind(listed_as(study.name, study.share), key, now)
+        before = catalog.bind(study._listed_name, key, now)
         if before is not None:
             said = said_of_move(catalog.origin(before), now)
             notes.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
@@ -13,89 +12,16 @@ from hippotune.history.logged import Logged
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import spans_of
-from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
-from hippotune.sequences.constant import Constant
-from hippotune.sequences.values import Value
+from hippotune.sequences.constant import written
+from hippotune.study.best import Best
+from hippotune.study.table import ResultTable
+from hippotune.study.work import Work
 from hippotune.tuners.base import Mode, Result
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
-
-    from hippotune.study.exports import Origin
-    from hippotune.trainers.base import Trainer
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a tuning asked for and what it took.
-
-    Attributes
-    ----------
-    steps_requested : int
-        Requested steps of all trials, with nothing shared.
-    steps_unique : int
-        The same with every shared step counted once.
-    steps_trained : int
-        Steps that workers really trained during this tuning.
-    steps_found : int
-        Unique steps that were there before, from earlier runs or other studies.
-    worker_seconds : float
-        Time that workers were held by leases: of a whole slot each, however many leases shared it.
-    wall_seconds : float
-        Time from the start of the tuning to its end.
-    proof_steps : int
-        Steps that were trained once more, to prove something; not among `steps_trained`.
-    proof_seconds : float
-        What that took of the workers' time; not among `worker_seconds`.
-    proof_startup_seconds : float
-        What it took beside that to start fresh interpreters, with all that they import and prepare.
-    """
-
-    steps_requested: int
-    steps_unique: int
-    steps_trained: int
-    steps_found: int
-    worker_seconds: float
-    wall_seconds: float
-    workers: int
-    proof_steps: int = 0
-    proof_seconds: float = 0.0
-    proof_startup_seconds: float = 0.0
-
-    @property
-    def merge_rate(self) -> float:
-        """Steps without sharing for every step with it."""
-        return self.steps_requested / self.steps_unique if self.steps_unique else 1.0
-
-    @property
-    def steps_saved(self) -> int:
-        """Steps that did not have to be trained."""
-        return self.steps_requested - self.steps_trained
-
-    @property
-    def utilisation(self) -> float:
-        """Which part of the workers' time was at work, from 0 to 1."""
-        available = self.workers * self.wall_seconds
-        return min(self.worker_seconds / available, 1.0) if available > 0 else 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained, "
-            f"{self.steps_saved:,} saved (merge rate {self.merge_rate:.2f})\n"
-            f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
-            f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
-            f"proofs: {self.proofs}"
-        )
-
-    @property
-    def proofs(self) -> str:
-        """What proofs took, in words."""
-        startup = self.proof_startup_seconds
-        starting = f", and {startup:.1f} s to start fresh interpreters" if startup else ""
-        steps = f"{self.proof_steps:,} {'step' if self.proof_steps == 1 else 'steps'} repeated"
-        return f"{steps} in {self.proof_seconds:.1f} worker-seconds{starting}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,55 +42,6 @@ class TrialReport:
     def step(self) -> int:
         """The furthest step with metrics; 0 where there is none."""
         return max(self.metrics, default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best result: the trial, the step at which it was measured, and the model there.
-
-    Attributes
-    ----------
-    path : Path | None
-        Its checkpoint.
-    exported : Path | None
-        The file to which it was exported at the end of the tuning, as `export` does; None where there was
-        nothing to export as plain data.
-    """
-
-    number: int
-    config: Config
-    step: int
-    metrics: Mapping[str, float]
-    path: Path | None
-    _study: str = field(repr=False)
-    _load: Callable[..., Trainer] = field(repr=False)
-    exported: Path | None = None
-
-    def load(self) -> Trainer:
-        """Return a trainer that holds the trained model, made in this process.
-
-        Where its checkpoint is no longer there or damaged, it is trained again.
-        """
-        return self._load()
-
-    def export(self, path: str | Path) -> Path:
-        """Write the model as a file that is read without the trainer's code, and return its path.
-
-        ``torch.load(path, weights_only=True)`` reads it: the `state_dict`s of all modules and optimizers, by
-        their paths on the trainer, what the trainer's own ``state_dict()`` returns as "state", where it
-        defines that, and the config, step and metrics. A name that ends in ``.safetensors`` gives the
-        modules' tensors only.
-        """
-        from hippotune.study.exports import export
-
-        return export(self.load(), self.origin, path)
-
-    @property
-    def origin(self) -> Origin:
-        """What an export says about the model."""
-        from hippotune.study.exports import Origin
-
-        return Origin(self._study, self.config, self.step, self.metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +125,8 @@ class Report:
             import pandas
         except ImportError as error:
             raise MissingExtra("report.frame() needs pandas: pip install 'hippotune[pandas]'") from error
-        columns = Columns(
-            ("trial", "step"),
-            (name for trial in self.trials for name in trial.config),
-            (name for trial in self.trials for metrics in trial.metrics.values() for name in metrics),
-        )
-        rows: list[list[Any]] = []
-        for trial in self.trials:
-            for step, metrics in sorted(trial.metrics.items()):
-                rows.append(columns.row((trial.number, step), trial.config, metrics, None))
-            if trial.error is not None:
-                rows.append(columns.row((trial.number, trial.asked), trial.config, {}, trial.error))
-        return pandas.DataFrame(rows, columns=columns.names)
+        table = ResultTable(self.trials)
+        return pandas.DataFrame(table.rows(), columns=table.columns)
 
     def plot_timeline(self) -> go.Figure:
         """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``.
@@ -304,7 +171,7 @@ class Report:
             best = self._best
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in best.metrics.items())
             lines.append(f"best: trial {best.number} at step {best.step}: {metrics}")
-            lines += [f"  {name} = {_shown(sequence)}" for name, sequence in best.config.items()]
+            lines += [f"  {name} = {written(sequence)}" for name, sequence in best.config.items()]
             if best.path is not None:
                 lines.append(f"model: {best.path}")
             if best.exported is not None:
@@ -316,34 +183,6 @@ class Report:
         lines.append(f"work: {self.work}")
         lines.append(f"resumed trials: {self.exactness}")
         return "\n".join(lines)
-
-
-class Columns:
-    """The columns of a table of results: what each row is of, hyper-parameters, metrics, and an error.
-
-    Hyper-parameters are called ``config.NAME``, so that one may have a metric's name. Metrics have their own
-    names, but for those whose names are taken: they are called ``metric.NAME``.
-    """
-
-    def __init__(self, first: tuple[str, ...], config: Iterable[str], metrics: Iterable[str]) -> None:
-        self._config = sorted(set(config))
-        self._metrics = list(dict.fromkeys(metrics))
-        settings = [f"config.{name}" for name in self._config]
-        taken = {*first, *settings, "error"}
-        measured = [f"metric.{name}" if name in taken else name for name in self._metrics]
-        self.names = [*first, *settings, *measured, "error"]
-
-    def row(
-        self, first: tuple[Any, ...], config: Config, metrics: Mapping[str, float], error: str | None
-    ) -> list[Any]:
-        """Return a row; None where there is nothing."""
-        settings = [_shown(config[name]) if name in config else None for name in self._config]
-        return [*first, *settings, *(metrics.get(name) for name in self._metrics), error]
-
-
-def _shown(sequence: Sequence) -> Value:
-    """Return a constant's value, or how a sequence is written."""
-    return sequence.value(0) if isinstance(sequence, Constant) else repr(sequence)
 
 
 def best_result(results: list[Result], metric: str, mode: Mode) -> Result | None:

@@ -7,9 +7,9 @@ import os
 import shutil
 import urllib.request
 from pathlib import Path
-from urllib.error import URLError
 from urllib.parse import unquote, urlsplit
 
+from hippotune.durable import replacing
 from hippotune.errors import InvalidInput
 from hippotune.trainers.starting import Start
 
@@ -43,13 +43,13 @@ def _downloaded(url: str, home: Path) -> Path:
     target = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}{suffix}"
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        written = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            with urllib.request.urlopen(url) as source, written.open("wb") as file:
+            with (
+                replacing(target) as written,
+                urllib.request.urlopen(url) as source,
+                written.open("wb") as file,
+            ):
                 shutil.copyfileobj(source, file)
-            written.replace(target)
-        except (URLError, OSError) as error:
+        except OSError as error:
             raise InvalidInput(f"start is {url!r}, which cannot be fetched: {error}") from error
-        finally:
-            written.unlink(missing_ok=True)
     return target.absolute()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from hippotune import checks
 from hippotune.executors.base import Executor
-from hippotune.history.history import listed_as
+from hippotune.history.studies import listed_as
 from hippotune.identity.key import PlanKey
 from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
@@ -20,7 +20,6 @@ from hippotune.sequences.values import Value
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
-from hippotune.sizes import parse_bytes
 from hippotune.study.average import Average, average
 from hippotune.study.completion import Completion
 from hippotune.study.connection import Connection
@@ -131,7 +130,9 @@ class Study:
         self.seed = seed
         self.share = share
         self.store_url = store
-        self.checkpoint_budget = None if checkpoint_budget is None else parse_bytes(checkpoint_budget)
+        self.checkpoint_budget = (
+            None if checkpoint_budget is None else checks.size("checkpoint_budget", checkpoint_budget)
+        )
         self.keep_best = keep_best
         if width is not None:
             checks.instance("width", width, WidthPolicy, "a policy, such as hippo.Fluid(max_width=4)")
@@ -165,6 +166,11 @@ class Study:
     def key(self) -> PlanKey:
         """What the study's plan is found by."""
         return self._connection.identify().key
+
+    @property
+    def _listed_name(self) -> str:
+        """What the study is called in the store."""
+        return listed_as(self.name, self.share)
 
     @property
     def executor(self) -> Executor:
@@ -248,7 +254,7 @@ class Study:
         from hippotune.study.exports import Origin, export
 
         trainer, metrics = Models(self).load_with_metrics(Config.of(config), step)
-        origin = Origin(listed_as(self.name, self.share), Config.of(config), step, metrics)
+        origin = Origin(self._listed_name, Config.of(config), step, metrics)
         return export(trainer, origin, path)
 
     @overload

@@ -17,16 +17,17 @@ from hippotune.protocol.events import MetricsRequired
 from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
+from hippotune.short import plural
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.ranking import Ranking
-from hippotune.study.report import Report, Trace, Work, best_result, trial_reports
+from hippotune.study.report import Report, Trace, best_result, trial_reports
 from hippotune.study.tuning import Tuning
+from hippotune.study.work import Work
 from hippotune.tuners.base import Tuner
 from hippotune.view import open_view
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from hippotune import checks
+from hippotune import checks, short
 from hippotune.engine.verdicts import judge
 from hippotune.errors import InvalidInput, NotExact, TrainerError
 from hippotune.executors.base import Job
@@ -28,7 +28,6 @@ from hippotune.scratch import Scratch
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.values import Value
-from hippotune.sizes import format_bytes
 from hippotune.testing.runs import Task, run_cuts, run_evaluated, run_reference, run_warm
 from hippotune.trainers.base import Trainer
 
@@ -48,7 +47,7 @@ class Exactness:
 
     def lines(self) -> list[str]:
         """Return it as lines for people to read."""
-        cuts = f"{self.cuts} cut{'s' if self.cuts != 1 else ''}"
+        cuts = short.plural(self.cuts, "cut")
         same = f"the same up to noise of {self.spread:.1g}" if self.spread else "the same bits"
         rows = [
             ("straight through, twice", f"{self.steps} steps", same),
@@ -60,7 +59,7 @@ class Exactness:
         return [f"  {what:<32}{much:<30}{found}" for what, much, found in rows]
 
     def __str__(self) -> str:
-        size = format_bytes(self.checkpoint_bytes)
+        size = short.size(self.checkpoint_bytes)
         return "\n".join(
             [
                 *self.lines(),

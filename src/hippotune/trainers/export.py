@@ -8,21 +8,22 @@ path.
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hippotune.errors import HippoError
+from hippotune.trainers.state import walk
 
 _NOT_ENTERED = (
-    *(type(None), bool, int, float, complex, str, bytes, bytearray, np.ndarray, np.generic),
-    *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+    *(np.ndarray, types.FunctionType, types.MethodType, functools.partial),
     logging.Logger,  # which leads to all others
 )
 _LEFT_OUT = object()
@@ -59,7 +60,8 @@ def find_parts(trainer: object) -> Parts:
     modules: dict[str, torch.nn.Module] = {}
     optimizers: dict[str, torch.optim.Optimizer] = {}
     known: set[int] = set()
-    for path, value in _everything_on(trainer):
+    for name, value in walk.objects(trainer, reduced=False, exact=True, enter=_is_entered):
+        path = name.removeprefix("self.")
         if isinstance(value, torch.optim.Optimizer):
             optimizers[path] = value
         elif isinstance(value, torch.nn.Module) and id(module := _unwrapped(value)) not in known:
@@ -67,6 +69,12 @@ def find_parts(trainer: object) -> Parts:
             modules[path] = module
     inside = {id(part) for module in modules.values() for part in module.modules() if part is not module}
     return Parts({path: each for path, each in modules.items() if id(each) not in inside}, optimizers)
+
+
+def _is_entered(value: object) -> bool:
+    import torch
+
+    return not isinstance(value, (*_NOT_ENTERED, torch.Tensor, torch.optim.Optimizer))
 
 
 def plain_state(trainer: object) -> PlainState:
@@ -106,52 +114,6 @@ def _unwrapped(module: Any) -> Any:
     if isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
         return _unwrapped(module.module)
     return module
-
-
-# The way through an object.
-
-
-def _everything_on(trainer: object) -> Iterator[tuple[str, Any]]:
-    """Yield all objects on a trainer, each once, those with short paths first."""
-    import torch
-
-    seen = {id(trainer)}
-    waiting = deque([("", trainer)])
-    while waiting:
-        path, owner = waiting.popleft()
-        for name, value in _members(owner):
-            if id(value) in seen or isinstance(value, (*_NOT_ENTERED, torch.Tensor)):
-                continue
-            seen.add(id(value))
-            inner = f"{path}{name}" if path or not name.startswith(".") else name[1:]
-            yield inner, value
-            if not isinstance(value, torch.optim.Optimizer):
-                waiting.append((inner, value))
-
-
-def _members(owner: Any) -> list[tuple[str, Any]]:
-    """Return what an object refers to, with what leads there."""
-    import torch
-
-    found: list[tuple[str, Any]] = []
-    if isinstance(owner, dict):
-        found += [(f"[{key!r}]", value) for key, value in list(owner.items())]
-    elif isinstance(owner, list | tuple | deque):
-        found += [(f"[{index}]", value) for index, value in enumerate(list(owner))]
-    attributes = dict(getattr(owner, "__dict__", {}))
-    if isinstance(owner, torch.nn.Module):
-        own = vars(torch.nn.Module()).keys()
-        attributes = {
-            **{name: part for name, part in owner._modules.items() if part is not None},
-            **{name: value for name, value in attributes.items() if name not in own},
-        }
-    for cls in type(owner).__mro__:
-        slots = vars(cls).get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            member = vars(cls).get(name)
-            if isinstance(member, types.MemberDescriptorType):
-                attributes.setdefault(name, getattr(owner, name, None))
-    return found + [(f".{name}", value) for name, value in attributes.items()]
 
 
 # Plain data.

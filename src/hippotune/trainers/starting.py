@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hippotune.errors import CheckpointError, MissingExtra, TrainerError
+from hippotune.short import listed
 
 _SHOWN = 5
 
@@ -51,7 +52,7 @@ def load_modules(modules: Mapping[str, Any], state: Any) -> None:
         states = state["modules"]
         if states.keys() != modules.keys():
             raise TrainerError(
-                f"start is an export of the modules {_listed(states)}; on self there are {_listed(modules)}. "
+                f"start is an export of the modules {listed(states)}; on self there are {listed(modules)}. "
                 "Override load_start(state) and load what fits"
             )
     elif len(modules) == 1 or "model" in modules:
@@ -62,7 +63,7 @@ def load_modules(modules: Mapping[str, Any], state: Any) -> None:
         states = {name: inner}
     else:
         raise TrainerError(
-            f"start is a state_dict for one module, and on self there are {_listed(modules) or 'none'}. "
+            f"start is a state_dict for one module, and on self there are {listed(modules) or 'none'}. "
             "Override load_start(state) and say where it goes"
         )
     for name, of_module in states.items():
@@ -76,7 +77,7 @@ def _load_strictly(name: str, module: Any, state: Mapping[str, Any]) -> None:
         raise TrainerError(f"start does not fit self.{name}: {error}") from error
     if missing or unexpected:
         parts = [
-            f"{len(keys)} {what} ({_listed(keys[:_SHOWN])}{', …' if len(keys) > _SHOWN else ''})"
+            f"{len(keys)} {what} ({listed(keys[:_SHOWN])}{', …' if len(keys) > _SHOWN else ''})"
             for what, keys in (("missing", missing), ("unexpected", unexpected))
             if keys
         ]
@@ -84,7 +85,3 @@ def _load_strictly(name: str, module: Any, state: Mapping[str, Any]) -> None:
             f"start does not fit self.{name}: keys are {' and '.join(parts)}. Override load_start(state) "
             "and load what fits"
         )
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, sorted(names)))

@@ -16,7 +16,7 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.notation import resolve
 from hippotune.spaces.optuna_space import OptunaSource, import_optuna
-from hippotune.spaces.space import PATIENCE, Space
+from hippotune.spaces.space import MOST_REJECTED, Space
 from hippotune.tuners.base import Trial
 from hippotune.tuners.proposer import Proposer
 
@@ -58,7 +58,7 @@ class OptunaProposer(Proposer):
         """Ask until `where` accepts what is proposed."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
-            for _ in range(PATIENCE):
+            for _ in range(MOST_REJECTED):
                 asked = study.ask()
                 values = resolve(self._space.parameters, OptunaSource(asked))
                 if self._space.accepts(values):
@@ -67,7 +67,7 @@ class OptunaProposer(Proposer):
                     return self._space.config(values)
                 self._tell(study, asked, -math.inf)
         raise InvalidInput(
-            f"where rejects {PATIENCE} proposals in a row; expected a space that it mostly accepts"
+            f"where rejects {MOST_REJECTED} proposals in a row; expected a space that it mostly accepts"
         )
 
     def _new_study(self) -> Study:

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from hippotune.sequences.constant import Constant
+from hippotune.sequences.constant import written
+from hippotune.short import plural
 from hippotune.stages.tree import stage_tree
-from hippotune.view.short import plural
 
 if TYPE_CHECKING:
     from hippotune.plan.node import Node
-    from hippotune.study.report import Best, Report, Work
+    from hippotune.study.best import Best
+    from hippotune.study.report import Report
+    from hippotune.study.work import Work
 
 _TREE_COLUMNS = 100
 
@@ -39,10 +41,7 @@ def _outcome(report: Report, best: Best | None) -> Iterator[str]:
     if best is not None:
         yield f"<p><b>Best: trial {best.number} at step {best.step:,}</b></p>"
         metrics = ((name, f"{value:.6g}") for name, value in best.metrics.items())
-        config = (
-            (f"config.{name}", str(sequence.value(0)) if isinstance(sequence, Constant) else repr(sequence))
-            for name, sequence in best.config.items()
-        )
+        config = ((f"config.{name}", str(written(sequence))) for name, sequence in best.config.items())
         yield _table([*metrics, *config])
     else:
         yield "<p>No trial has a result.</p>"

@@ -14,9 +14,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from hippotune.sizes import format_bytes
-from hippotune.view import short
+from hippotune import short
 from hippotune.view.base import View
+from hippotune.view.contrast import Contrast
 from hippotune.view.snapshot import Snapshot, WorkerLine
 
 LABEL = 10
@@ -34,7 +34,7 @@ class LiveView(View):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._contrast = short.Contrast()
+        self._contrast = Contrast()
         self._live: Live | None = None
         self._last: Snapshot | None = None
 
@@ -68,7 +68,7 @@ class LiveView(View):
 class Frame:
     """One snapshot for one terminal. The last one, `final`, speaks of no workers and no time left."""
 
-    def __init__(self, snapshot: Snapshot, contrast: short.Contrast, final: bool = False) -> None:
+    def __init__(self, snapshot: Snapshot, contrast: Contrast, final: bool = False) -> None:
         self._snapshot = snapshot
         self._contrast = contrast
         self._final = final
@@ -104,7 +104,7 @@ class Frame:
         if shot.steps_found:
             facts.append(f"{shot.steps_found:,} found")
         if shot.checkpoint_bytes:
-            facts.append(f"{format_bytes(shot.checkpoint_bytes)} of checkpoints")
+            facts.append(f"{short.size(shot.checkpoint_bytes)} of checkpoints")
         if shot.utilisation:
             facts.append(f"workers {shot.utilisation:.0%} busy")
         yield drawing.labelled("", Text(drawing.dot.join(facts)))

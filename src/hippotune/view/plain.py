@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from hippotune.view import short
+from hippotune import short
 from hippotune.view.base import View
 from hippotune.view.snapshot import Snapshot
 

@@ -22,10 +22,10 @@ from itertools import count
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from hippotune import short
 from hippotune.plan.node import Node
 from hippotune.sequences.values import same
 from hippotune.stages.tree import Stage, StageTree
-from hippotune.view import short
 
 LINES = 32
 """How many lines a drawing has at most, unless it is told how deep to go."""

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hippotune.causes import causes
 from hippotune.errors import InvalidInput, TrainerError
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.parallel.share import Batch, Share
@@ -118,7 +119,7 @@ class Ranks:
     def have_parted(self, error: BaseException) -> bool:
         """Return whether an exception says that the group has come apart, maybe in the user's own call."""
         return self.parted or any(
-            isinstance(link, dist.DistError) or "gloo/transport" in str(link) for link in _chain(error)
+            isinstance(link, dist.DistError) or "gloo/transport" in str(link) for link in causes(error)
         )
 
     def keep_from_child(self) -> None:
@@ -243,15 +244,6 @@ class Ranks:
                 raise
             self.parted = True
             raise Parted(f"the workers that trained together have come apart: {error}") from error
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and what it was raised from."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _store(meeting: str, share: Share) -> Any:

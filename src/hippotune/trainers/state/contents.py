@@ -44,7 +44,7 @@ class Content(NamedTuple):
     scale: float = 0.0
 
 
-Told = tuple[Kind, str, Content]
+Described = tuple[Kind, str, Content]
 
 
 def digest(content: Any) -> str:
@@ -52,7 +52,7 @@ def digest(content: Any) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def plain(value: Any) -> Told | None:
+def plain(value: Any) -> Described | None:
     """Return what a plain value is, or a long row of plain values; None for anything else."""
     kind = type(value)
     if kind in walk.ATOMS:
@@ -66,7 +66,7 @@ def plain(value: Any) -> Told | None:
     return None
 
 
-def _atom(value: Any) -> Told:
+def _atom(value: Any) -> Described:
     if type(value) is float:
         return "number", repr(value), _floats(np.array(value), "float")
     kind: Kind = "number" if isinstance(value, _NUMBERS) else "text"
@@ -79,7 +79,7 @@ def _short(value: Any) -> str:
     return walk.short(value)
 
 
-def by_repr(value: Any) -> Told | None:
+def by_repr(value: Any) -> Described | None:
     """Return what an object is that its repr says all of: a path, a date, a number of another class."""
     if any(walk.is_torch(value, name) for name in _OF_TORCH):
         return "text", str(value), Content(digest(str(value).encode()))
@@ -99,7 +99,7 @@ def _digest_of_repr(value: Any) -> str:
     return digest(f"{type(value).__qualname__} {value!r}".encode("utf-8", "surrogatepass"))
 
 
-def _row(values: Any) -> Told | None:
+def _row(values: Any) -> Described | None:
     kinds = set(map(type, values))
     if not kinds <= walk.ATOMS:
         return None
@@ -111,14 +111,14 @@ def _row(values: Any) -> Told | None:
     return kind, text, Content(_digest_of_repr(values), (len(values),))
 
 
-def array(value: Any) -> Told | None:
+def array(value: Any) -> Described | None:
     """Return what an array or a tensor is; None for anything else, and for one that holds objects."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _array(value)
     return _tensor(value) if walk.is_tensor(value) else None
 
 
-def _array(value: Array) -> Told:
+def _array(value: Array) -> Described:
     strides = _strides(value.strides, value.shape)
     text = f"an array of {value.dtype} with shape {value.shape}"
     if strides != _strides(np.empty(value.shape, np.int8).strides, value.shape, value.itemsize):
@@ -138,7 +138,7 @@ def _strides(strides: tuple[int, ...], shape: tuple[int, ...], size: int = 1) ->
     return tuple(stride * size for stride, length in zip(strides, shape, strict=True) if length > 1)
 
 
-def _tensor(tensor: Any) -> Told:
+def _tensor(tensor: Any) -> Described:
     torch = sys.modules["torch"]
     if tensor.is_nested:  # its parts follow
         text = f"a nested tensor of {tensor.dtype}"

@@ -26,7 +26,8 @@ from hippotune.protocol.fingerprint import Fingerprint, Kind, Leaf, is_within
 from hippotune.trainers import seeding
 from hippotune.trainers.state import contents, formats, walk
 from hippotune.trainers.state.contents import Content
-from hippotune.trainers.state.opening import CONTAINERS, NO_IDENTITY, Key, memory, opened, random_state
+from hippotune.trainers.state.opened import Key
+from hippotune.trainers.state.opening import CONTAINERS, NO_IDENTITY, memory, opened, random_state
 from hippotune.trainers.state.pickling import Known
 
 _GENERATORS = {

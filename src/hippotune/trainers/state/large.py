@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hippotune.sizes import format_bytes
+from hippotune import short
 from hippotune.trainers.state import walk
 from hippotune.trainers.state.prepared import Prepared, mark
 
@@ -40,7 +40,7 @@ class LargeConstants:
         same = [path for path in marks if self._looks[0].get(path) == marks[path]]
         if not same:
             return None
-        listed = ", ".join(f"{path} ({format_bytes(sizes[path])})" for path in same[:3])
+        listed = ", ".join(f"{path} ({short.size(sizes[path])})" for path in same[:3])
         others = f" and {len(same) - 3} others" if len(same) > 3 else ""
         return (
             f"{listed}{others} did not change between two checkpoints, and is saved in every one. If "

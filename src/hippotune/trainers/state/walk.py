@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from hippotune.identity.members import slot_names
+
 ATOMS: frozenset[type] = frozenset(
     {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, slice}
 )
@@ -62,7 +64,7 @@ def children(value: Any, reduced: bool = True, exact: bool = False) -> Iterator[
     elif is_tensor(value):
         if value.is_leaf and value.grad is not None:
             yield (".grad", value.grad)
-    elif reduced and not hasattr(value, "__dict__") and not _slots(value):
+    elif reduced and not hasattr(value, "__dict__") and not slot_names(kind):
         yield from _reduced_children(value)
     yield from attributes(value)
 
@@ -95,20 +97,9 @@ def attributes(value: Any) -> Iterator[Child]:
                 yield from ((f".{inner}", part) for inner, part in list(item.items()) if part is not None)
             else:
                 yield (f".{name}", item)
-    for name in _slots(value):
+    for name in slot_names(type(value)):
         if hasattr(value, name):
             yield (f".{name}", getattr(value, name))
-
-
-def _slots(value: Any) -> list[str]:
-    names = []
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                is_private = name.startswith("__") and not name.endswith("__")
-                names.append(f"_{cls.__name__.lstrip('_')}{name}" if is_private else name)
-    return names
 
 
 def _reduced_children(value: Any) -> Iterator[Child]:
@@ -135,11 +126,16 @@ def short(key: object) -> str:
 
 
 def objects(
-    root: Any, name: str = "self", most: int | None = None, reduced: bool = True, exact: bool = False
+    root: Any,
+    name: str = "self",
+    most: int | None = None,
+    reduced: bool = True,
+    exact: bool = False,
+    enter: Callable[[Any], bool] = lambda value: True,
 ) -> Iterator[tuple[str, Any]]:
     """Yield every object that can be reached, once, by its shortest name, the nearest first.
 
-    Plain values are left out, long texts excepted.
+    Plain values are left out, long texts excepted. What `enter` says no to is not looked into.
     """
     seen = {id(root)}
     kept = [root]  # what is made on the way must not be freed, or its id would come again
@@ -147,7 +143,7 @@ def objects(
     while waiting and (most is None or len(kept) <= most):
         path, value = waiting.popleft()
         yield path, value
-        for text, child in children(value, reduced, exact):
+        for text, child in children(value, reduced, exact) if enter(value) else ():
             if id(child) not in seen and (type(child) not in ATOMS or _is_long(child)):
                 seen.add(id(child))
                 kept.append(child)

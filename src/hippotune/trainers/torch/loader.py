@@ -18,13 +18,14 @@ from __future__ import annotations
 import copy
 import random
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from hippotune.errors import InvalidInput, MissingExtra
+from hippotune.short import listed
 
 try:
     import torch
@@ -104,7 +105,7 @@ class Loader:
             self.dataset = ConcatDataset(list(sources.values()))
             sizes = {name: len(source) for name, source in sources.items()}
             if mixture is None:
-                raise InvalidInput(f"mixture is missing; expected the weights of {_listed(sizes)}")
+                raise InvalidInput(f"mixture is missing; expected the weights of {listed(sizes)}")
             self._order = MixedOrder(sizes, seed, shuffle, {})
             for name in self._mixtures:
                 self._weights(
@@ -192,12 +193,12 @@ class Loader:
         sizes = self._mixed().sizes
         if weights is None:
             raise InvalidInput(
-                f"mixture is {value!r}; expected weights of {_listed(sizes)}"
-                + (f", or one of {_listed(self._mixtures)}" if self._mixtures else "")
+                f"mixture is {value!r}; expected weights of {listed(sizes)}"
+                + (f", or one of {listed(self._mixtures)}" if self._mixtures else "")
             )
         if unknown := weights.keys() - sizes.keys():
             where = f"mixtures[{value!r}]" if value in self._mixtures else "mixture"
-            raise InvalidInput(f"{where} has {_listed(unknown)}; the sources are {_listed(sizes)}")
+            raise InvalidInput(f"{where} has {listed(unknown)}; the sources are {listed(sizes)}")
         return weights
 
     @property
@@ -295,10 +296,6 @@ class LoaderIterator:
         if self._left is not None:
             self._left -= 1
         return loader._take()
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
 
 
 def _check_dataset(what: str, dataset: Any, options: Mapping[str, Any]) -> None:

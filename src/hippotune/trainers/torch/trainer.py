@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
+from hippotune.short import listed
 
 try:
     import torch
@@ -140,7 +141,7 @@ class TorchTrainer(Trainer):
             if not _set_group_field(optimizer, name, value):
                 raise TrainerError(
                     f"{type(optimizer).__name__} has no {name!r}; its parameter groups have "
-                    f"{_listed(_fields_of(optimizer))}"
+                    f"{listed(_fields_of(optimizer))}"
                 )
 
     def finish(self) -> None:
@@ -239,8 +240,8 @@ class TorchTrainer(Trainer):
         found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
             fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
-            known = f"{_listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
-                f" and {_listed(fields)} for the optimizers"
+            known = f"{listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
+                f" and {listed(fields)} for the optimizers"
                 if optimizers
                 else "; there is no optimizer on self"
             )
@@ -255,30 +256,18 @@ def find_all(root: Any, kind: type[Kind] | tuple[type, ...]) -> Iterator[Any]:
 
     Containers of more than 1,000 items are taken for data, and not looked into either.
     """
-    waiting, seen = [root], {id(root)}
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, kind):
-            yield value
-            continue
-        inner = [child for child in _parts_of(value) if id(child) not in seen]
-        seen.update(map(id, inner))
-        waiting += reversed(inner)
 
+    def enter(value: Any) -> bool:
+        is_whole = isinstance(value, (kind, nn.Module, Tensor, Optimizer, Loader))
+        return not is_whole and (isinstance(value, Dataset) or _length(value) <= _MANY)
 
-def _parts_of(value: Any) -> Iterator[Any]:
-    if isinstance(value, (nn.Module, Tensor, Optimizer, Loader)) or type(value) in walk.ATOMS:
-        return
-    if isinstance(value, Sized) and not isinstance(value, Dataset) and _length(value) > _MANY:
-        return
-    for _, child in walk.children(value, reduced=False):
-        if type(child) not in walk.ATOMS:
-            yield child
+    found = walk.objects(root, reduced=False, enter=enter)
+    return (value for _, value in found if isinstance(value, kind))
 
 
 def _length(value: Any) -> int:
     try:
-        return len(value)
+        return len(value) if isinstance(value, Sized) else 0
     except Exception:  # an object whose __len__ does not work at this moment
         return 0
 
@@ -309,10 +298,6 @@ def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:
 
 def _fields_of(optimizer: Optimizer) -> set[str]:
     return {name for group in optimizer.param_groups for name in group} - {"params", "param_names"}
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, sorted(names)))
 
 
 def _chosen_device(name: Any) -> torch.device:

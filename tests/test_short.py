@@ -1,7 +1,8 @@
 import pytest
 
+from hippotune import short
 from hippotune.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
-from hippotune.view import short
+from hippotune.view.contrast import Contrast
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_what_is_in_force_is_the_innermost_sequence_where_the_value_changes() ->
 
 
 def test_a_small_config_is_shown_whole_with_what_differs_between_trials_first() -> None:
-    contrast = short.Contrast()
+    contrast = Contrast()
     first, second = (
         Config({"a": 1, "b": 2, "c": Cosine(0.1, 10)}),
         Config({"a": 1, "b": 3, "c": Cosine(0.1, 10)}),
@@ -64,7 +65,7 @@ def test_a_small_config_is_shown_whole_with_what_differs_between_trials_first() 
 
 
 def test_of_a_large_config_only_what_differs_or_changes_is_shown() -> None:
-    contrast = short.Contrast()
+    contrast = Contrast()
     shared = {"a": 1, "b": 2, "c": 3, "d": 4}
     first = Config({**shared, "lr": Constant(0.1)})
     contrast.meet(first)
@@ -74,3 +75,22 @@ def test_of_a_large_config_only_what_differs_or_changes_is_shown() -> None:
     contrast.meet(Config({**shared, "lr": Constant(0.1), "momentum": 0.9}))
     assert contrast.names(Config({**shared, "lr": 0.3, "momentum": 0.9})) == ["lr", "momentum"]
     assert contrast.names(Config({**shared, "d": Cosine(0.1, 10), "lr": 0.3})) == ["lr", "d"]
+
+
+@pytest.mark.parametrize(
+    ("count", "written"),
+    [
+        (0, "0 B"),
+        (812, "812 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (9_949, "9.9 kB"),
+        (9_960, "10 kB"),
+        (999_400, "999 kB"),
+        (999_600, "1.0 MB"),
+        (34_000_000_000, "34 GB"),
+        (10**18, "1000 PB"),
+    ],
+)
+def test_a_size_keeps_two_or_three_digits(count: int, written: str) -> None:
+    assert short.size(count) == written

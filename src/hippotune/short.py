@@ -16,6 +16,11 @@ def plural(count: int, one: str) -> str:
     return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return names in quotes, in order: "'lr', 'momentum'"."""
+    return ", ".join(map(repr, sorted(names)))
+
+
 def duration(seconds: float) -> str:
     """Return a time in its two largest units: "45 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"."""
     whole = max(int(seconds), 0)
@@ -41,6 +46,16 @@ def limits(seconds: Mapping[str, float]) -> list[str]:
     return [
         f"{name} {'in' if name == 'deadline' else 'for'} {roughly(left)}" for name, left in seconds.items()
     ]
+
+
+def size(count: int) -> str:
+    """Return a number of bytes: "812 B", "1.2 MB", "34 GB"."""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if unit != "B" and amount < 9.95 else f"{amount:.0f} {unit}"
 
 
 def cut(text: str, width: int) -> str:
@@ -91,33 +106,3 @@ def config(of: Config, names: Iterable[str]) -> str:
 def values(of: Config, step: int, names: Iterable[str]) -> str:
     """Return the values that some hyper-parameters have at a step: "lr 0.05 · bs 128"."""
     return " · ".join(f"{name} {value(of[name].value(step))}" for name in names)
-
-
-class Contrast:
-    """Finds out, from the configs that it is shown, which hyper-parameters are worth the room they take."""
-
-    FEW = 4
-    """Up to this many hyper-parameters are always shown."""
-
-    def __init__(self) -> None:
-        self._first: Config | None = None
-        self._differing: set[str] = set()
-
-    def meet(self, of: Config) -> None:
-        """Take in one more config."""
-        first = self._first = self._first or of
-        if of.names is not first.names:
-            self._differing.update(set(of.names) ^ set(first.names))
-        for name, one in of.items():
-            if name in first and one is not first[name] and one != first[name]:
-                self._differing.add(name)
-
-    def names(self, of: Config) -> list[str]:
-        """Return what to show of a config, the most telling first.
-
-        That is what differs between trials and what changes over the steps; the rest, if it is little.
-        """
-        changing = {name for name in of.names if not isinstance(of[name], Constant)}
-        ranked = sorted(of.names, key=lambda name: (name not in self._differing, name not in changing, name))
-        telling = [name for name in ranked if name in self._differing or name in changing]
-        return ranked if len(of) <= self.FEW or not telling else telling
