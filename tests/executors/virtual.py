@@ -28,8 +28,8 @@ SECONDS = 600.0  # of real time: nothing takes so long unless it is stuck
 class Watched(Engine):
     """An engine that notes what it hears and when, and checks itself."""
 
-    def __init__(self, plan: Plan, policy: WidthPolicy | None = None) -> None:
-        super().__init__(plan, policy=policy, fits=lambda values, width: True)
+    def __init__(self, plan: Plan, policy: WidthPolicy | None = None, every: float | None = None) -> None:
+        super().__init__(plan, policy=policy, fits=lambda values, width: True, checkpoint_every=every)
         self.heard: list[tuple[float, Event]] = []
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -70,17 +70,25 @@ class Asks(Tuner):
 
 
 def tune(
-    executor: Simulated, *tuners: Tuner, share: bool = True, width: WidthPolicy | None = None
+    executor: Simulated,
+    *tuners: Tuner,
+    share: bool = True,
+    width: WidthPolicy | None = None,
+    every: float | None = None,
 ) -> Outcome:
-    """Run tuners side by side on one plan."""
-    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width), SECONDS))
+    """Run tuners side by side on one plan; stages are saved on their way `every` so many seconds."""
+    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width, every), SECONDS))
 
 
 async def _tune(
-    executor: Simulated, tuners: Sequence[Tuner], share: bool, width: WidthPolicy | None
+    executor: Simulated,
+    tuners: Sequence[Tuner],
+    share: bool,
+    width: WidthPolicy | None,
+    every: float | None,
 ) -> Outcome:
     store = MemoryStore()
-    engine = Watched(Plan(), width)
+    engine = Watched(Plan(), width, every)
     loop = Loop(engine, executor, ImmediateWriter(store))
     packing = 1 if width is None else width.packing
     await executor.start(Job(object, packing=packing), loop.emit)

@@ -120,7 +120,7 @@ class Proofs:
             proof=True,
             fresh=repeat.fresh,
         )
-        lease.last_sent = (end, command.saves, command.evaluations, command.notes)
+        lease.last_sent = (end, command.saves, command.evaluations, command.notes, None)
         lease.note(state.now, f"given to worker {worker}, to prove something: {repeat.run.name}")
         state.commands.append(command)
 

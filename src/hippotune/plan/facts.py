@@ -23,11 +23,16 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A trainer's whole state on disk: a name below the checkpoint folder, its size and its checksum."""
+    """A trainer's whole state on disk: a name below the checkpoint folder, its size and its checksum.
+
+    One that is `interim` was saved on the way through a stage, to go on from after a loss: it goes when the
+    next one is there, or the end of its stage.
+    """
 
     name: str
     bytes: int
     checksum: str
+    interim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

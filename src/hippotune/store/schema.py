@@ -43,7 +43,9 @@ HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _facts("sequences", "plan", "id", "body")
 CONFIGS = _facts("configs", "plan", "id", "body")
 NODES = _facts("nodes", "plan", "node", "parent", "start", "config", "salt")
-CHECKPOINTS = _table("checkpoints", "plan", "node", "step", "name", "bytes", "checksum", "keyed_check")
+CHECKPOINTS = _table(
+    "checkpoints", "plan", "node", "step", "name", "bytes", "checksum", "keyed_check", "interim"
+)
 RESULTS = _facts("results", "plan", "ordinal", "node", "step", "metrics", "error", "kind")
 REQUESTS = _facts("requests", "plan", "ordinal", "study", "trial", "config", "step")
 SPANS = _facts(
@@ -174,6 +176,11 @@ def _version_10(connection: Connection) -> None:
     _create(connection, "proofs", columns, "plan, ordinal")
 
 
+def _version_11(connection: Connection) -> None:
+    """Let checkpoints be interim."""
+    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN interim BIGINT")
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
     _version_2,
@@ -185,6 +192,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_8,
     _version_9,
     _version_10,
+    _version_11,
 )
 
 

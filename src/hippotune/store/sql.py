@@ -167,6 +167,7 @@ class SqlStore(Store):
                     checkpoint.bytes,
                     checkpoint.checksum,
                     self._check_of(position, checkpoint),
+                    int(checkpoint.interim),
                 )
                 for position, checkpoint in batch.checkpoints.items()
                 if checkpoint is not None
@@ -310,10 +311,10 @@ class SqlStore(Store):
             yield [row[first:-1] for row in rows]
 
     def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
-        columns = "node, step, name, bytes, checksum, keyed_check"
+        columns = "node, step, name, bytes, checksum, keyed_check, interim"
         for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
-            for node, step, name, size, checksum, check in rows:
-                position, checkpoint = Position(node, step), Checkpoint(name, size, checksum)
+            for node, step, name, size, checksum, check, interim in rows:
+                position, checkpoint = Position(node, step), Checkpoint(name, size, checksum, bool(interim))
                 if secret is None or secret.accepts(check, self.key.digest, position, checkpoint):
                     yield CheckpointKept(position, checkpoint)
                 else:
