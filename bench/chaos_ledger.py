@@ -52,12 +52,13 @@ class Ledger:
         plan, _ = self._plan(running)
         known = len(self.trained())
         secured: set[str] = set()
-        for position, _ in plan.checkpoints():
+        for position, checkpoint in plan.checkpoints():
             config = plan[position.node].config
             way = self._ways.get(config, [])
             if len(way) < position.step:
                 way = self._ways[config] = [state.hex() for state in islice(states(config), position.step)]
-            self._kept_since.setdefault(way[position.step - 1], known)
+            if not checkpoint.interim:  # those go when their stage ends
+                self._kept_since.setdefault(way[position.step - 1], known)
             secured.update(way[: position.step])
         return secured
 

@@ -2,6 +2,7 @@
 
 Every trained step is a line in LOG that names all values it was trained with. With HIPPO_GATE in the
 environment, every step of a path from the third on says that it is there and waits until it is let through.
+With HIPPO_EVERY, long stages are saved on their way after that many seconds.
 """
 
 from __future__ import annotations
@@ -57,8 +58,14 @@ class Survivor(hippo.Trainer):
 
 def main(home: str, log: str, steps: str) -> None:
     """Tune, and say what came of it."""
-    executor = hippo.Local(workers=1)
-    with hippo.Study("survivor", Survivor, home=home, executor=executor, settings={"log": log}) as study:
+    study = hippo.Study(
+        *("survivor", Survivor),
+        home=home,
+        executor=hippo.Local(workers=1),
+        settings={"log": log},
+        checkpoint_every=float(os.environ.get("HIPPO_EVERY", "600")),
+    )
+    with study:
         report = study.tune(hippo.GridSearch(SPACE, metric="loss", mode="min", max_steps=int(steps)))
         best = report.best.load()
     assert isinstance(best, Survivor)

@@ -76,12 +76,16 @@ class Gate:
         """Wait until somebody stands at the gate."""
         assert self._somebody_comes_within(PATIENCE), "no step came to the gate"
 
+    def open_once(self) -> None:
+        """Let somebody through."""
+        os.write(self._go, b".")
+
     def open_until_the_end_of(self, process: subprocess.Popen[str]) -> None:
         """Let whoever stands at the gate through, one after the other, until a process has ended."""
-        os.write(self._go, b".")
+        self.open_once()
         while process.poll() is None:
             if self._somebody_comes_within(0.1):
-                os.write(self._go, b".")
+                self.open_once()
 
     def _somebody_comes_within(self, seconds: float) -> bool:
         come = select.select([self._here], [], [], seconds)[0]
@@ -130,6 +134,40 @@ def test_calls_that_fail_anywhere_are_survived_with_a_message_and_run_again_all_
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["faults_injected"] >= 3
+
+
+def test_killed_in_a_long_stage_a_study_goes_on_from_where_that_was_saved_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    expected, _ = finish(start(undisturbed, 60))
+    monkeypatch.setenv("HIPPO_EVERY", "0.001")
+    gate = Gate(tmp_path / "gate")
+    process = start(tmp_path, 60, gate=gate.folder)
+    last_branch, end = 6, 60
+    while not any(last_branch < at.step < end - 2 for at in stored_plan(tmp_path).interim):
+        gate.wait()
+        gate.open_once()
+    process.kill()
+    process.communicate()
+    plan = stored_plan(tmp_path)
+    saved = max(plan.interim, key=lambda position: position.step)
+    config = plan[saved.node].config
+    found, _ = finish(start(tmp_path, 60))
+    assert found == expected
+    values = [[config["lr"].value(step), config["scale"].value(step)] for step in range(saved.step)]
+    before = {json.dumps(values[:steps]) for steps in range(1, saved.step + 1)}
+    assert len(before & trained_again(tmp_path)) <= PROOFS
+    assert not stored_plan(tmp_path).interim
+
+
+def stored_plan(folder: Path) -> Plan:
+    """Return what is stored of the script's plan now."""
+    with suppress(StoreError), open_store(folder / "home", create=False) as catalog:
+        for info in catalog.plans():
+            return Plan.replay(catalog.view(info.key).read())
+    return Plan()
 
 
 def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_trained(

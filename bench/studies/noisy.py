@@ -188,6 +188,7 @@ def main(kind: str, home: str, log: str, store: str | None = None) -> None:
         width=width,
         executor=hippo.Local(workers=2),
         retries=hippo.Retries(1000, pause=0.05),  # more losses than a trial that is at fault would have
+        checkpoint_every=0.03,  # stages last that long
     )
     deadline = WALL_SECONDS if kind == "hypersched" else None
     with study:

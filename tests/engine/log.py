@@ -50,10 +50,12 @@ class Recorder(Engine):
         measured: Iterable[facts.MeasuredSteps] = (),
         proofs: ProofPolicy | None = None,
         retries: Retries = Retries(),  # noqa: B008
+        checkpoint_every: float | None = None,
     ) -> None:
-        super().__init__(plan, budget, policy, fits, measured, proofs, retries)
+        super().__init__(plan, budget, policy, fits, measured, proofs, retries, checkpoint_every)
         assert not plan.nodes
         self.head = {"budget": budget, "policy": policy, "widens": fits is not None, "proofs": proofs}
+        self.head["checkpoint_every"] = checkpoint_every
         self.log: list[tuple[float, Event, list[Command]]] = []
         Recorder.made = self
 
@@ -96,7 +98,8 @@ def read(path: Path) -> Log:
     configs = [Config.from_json(config) for config in head["configs"]]
     fits = Trainer.fits if head["widens"] else None
     proofs = decoded(head.get("proofs"), configs)
-    engine = Engine(Plan(), head["budget"], decoded(head["policy"], configs), fits, proofs=proofs)
+    policy, every = decoded(head["policy"], configs), head.get("checkpoint_every")
+    engine = Engine(Plan(), head["budget"], policy, fits, proofs=proofs, checkpoint_every=every)
     entries = [(line["now"], decoded(line["event"], configs), line["commands"]) for line in lines]
     return Log(engine, entries, {config: number for number, config in enumerate(configs)})
 

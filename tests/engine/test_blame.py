@@ -214,7 +214,7 @@ def test_a_state_that_cannot_be_saved_fails_its_trial_and_not_the_study() -> Non
     short, long, other = world.submit((DROP, 6), (DROP, 10), (OTHER, 10))
     while not (writing := world.workers[0].writing) or writing[-1][1] != 6:
         world.move(0) or world.moves()[0]()
-    lease, step, _, _ = writing.pop()
+    lease, step, *_ = writing.pop()
     world.feed(SaveFailed(lease, step, "TypeError: cannot pickle a lock"))
     world.run()
     assert outcomes(world) == {short.id: "fine", long.id: "failed", other.id: "fine"}
@@ -226,7 +226,7 @@ def test_what_was_measured_before_a_state_could_not_be_saved_stays_measured() ->
     world.submit((FLAT, 4))
     while not world.workers[0].writing:
         world.move(0)
-    lease, step, _, _ = world.workers[0].writing.pop()
+    lease, step, *_ = world.workers[0].writing.pop()
     world.feed(SaveFailed(lease, step, "TypeError: cannot pickle a lock"))
     world.run()
     world.submit((FLAT, 4), (FLAT, 6))
@@ -239,7 +239,7 @@ def test_a_disk_that_answers_badly_for_a_while_costs_nothing_but_time() -> None:
     for _ in range(3):
         while not world.workers[0].writing:
             world.moves()[0]()
-        lease, step, _, _ = world.workers[0].writing.pop()
+        lease, step, *_ = world.workers[0].writing.pop()
         world.feed(SaveFailed(lease, step, "OSError: [Errno 5]", kind="transient"))
     world.run()
     assert list(outcomes(world).values()) == ["fine"]

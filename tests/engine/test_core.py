@@ -282,16 +282,21 @@ BATCH_SIZES = [16, MultiStep(16, [7], 2), MultiStep(16, [2], 2)]
 POOL = [Config({"lr": lr, "bs": bs}) for lr in LEARNING_RATES for bs in BATCH_SIZES]
 seeds = st.integers(0, 2**32)
 proofs = st.sampled_from([None, ProofPolicy("Trainer")])
+intervals = st.sampled_from([None, 3.0, 12.0])  # of interim saves, in ticks of the World's clock
 studies = st.lists(st.tuples(st.sampled_from(POOL), st.integers(1, 14)), min_size=1, max_size=8)
 
 
 @settings(max_examples=200)
-@given(studies, st.integers(1, 3), seeds, proofs)
+@given(studies, st.integers(1, 3), seeds, proofs, intervals)
 def test_every_interleaving_trains_each_unique_step_once(
-    asks: list[tuple[Config, int]], workers: int, seed: int, proved: ProofPolicy | None
+    asks: list[tuple[Config, int]],
+    workers: int,
+    seed: int,
+    proved: ProofPolicy | None,
+    every: float | None,
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers, delayed=True, proofs=proved)
+    world = World(workers, delayed=True, proofs=proved, checkpoint_every=every)
     requests = world.submit(*asks, reports=(3, 7))
     world.run(chance.randrange)
     for request in requests:
@@ -299,15 +304,20 @@ def test_every_interleaving_trains_each_unique_step_once(
         assert answered(world)[request.id] == expected
     plan = Plan()
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
+    assert not world.engine.plan.interim
 
 
 @settings(max_examples=200)
-@given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds, proofs)
+@given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds, proofs, intervals)
 def test_deaths_withdrawals_and_late_groups_change_no_result(
-    groups: list[list[tuple[Config, int]]], workers: int, seed: int, proved: ProofPolicy | None
+    groups: list[list[tuple[Config, int]]],
+    workers: int,
+    seed: int,
+    proved: ProofPolicy | None,
+    every: float | None,
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers, delayed=True, proofs=proved)
+    world = World(workers, delayed=True, proofs=proved, checkpoint_every=every)
     open_groups = list(groups)
     requests: list = []
     kept: list = []
@@ -342,6 +352,7 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
             continue  # a stage may have lost its worker four times in a row
         assert answers[request.id] == metrics_of(trained_alone(request.config, request.step))
     on_disk = set(world.disk)
+    assert failed or not world.engine.plan.interim
     for request in kept:
         if request.id not in failed:
             place = world.engine.plan.find(request.config, request.step).position(request.step)
@@ -349,41 +360,51 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
 
 
 @settings(max_examples=100)
-@given(studies, studies, seeds, st.integers(0, 60), proofs)
+@given(studies, studies, seeds, st.integers(0, 60), proofs, intervals)
 def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]],
     second: list[tuple[Config, int]],
     seed: int,
     moves: int,
     proved: ProofPolicy | None,
+    every: float | None,
 ) -> None:
     chance = random.Random(seed)
-    world = World(2, delayed=True, proofs=proved)
+    world = World(2, delayed=True, proofs=proved, checkpoint_every=every)
     world.submit(*first)
     for _ in range(moves):
         if possible := world.moves():
             chance.choice(possible)()
-    resumed = World(2, Plan.replay(world.facts), proofs=proved)
+    resumed = World(2, Plan.replay(world.facts), proofs=proved, checkpoint_every=every)
     resumed.disk = world.disk
     requests = resumed.submit(*first, *second)
     resumed.run(chance.randrange)
     for request in requests:
         assert answered(resumed)[request.id] == metrics_of(trained_alone(request.config, request.step))
+    assert not resumed.engine.plan.interim
     assert not resumed.engine.proofs.is_open
     assert (resumed.engine.plan.proved("rehearsal") is None) == (proved is None)
 
 
 @settings(max_examples=150)
-@given(st.lists(studies, min_size=1, max_size=3), st.integers(1, 2), st.integers(2, 6), seeds, proofs)
+@given(
+    st.lists(studies, min_size=1, max_size=3),
+    st.integers(1, 2),
+    st.integers(2, 6),
+    seeds,
+    proofs,
+    intervals,
+)
 def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     groups: list[list[tuple[Config, int]]],
     workers: int,
     budget: int,
     seed: int,
     proved: ProofPolicy | None,
+    every: float | None,
 ) -> None:
     chance = random.Random(seed)
-    world = World(workers, budget=budget, delayed=True, proofs=proved)
+    world = World(workers, budget=budget, delayed=True, proofs=proved, checkpoint_every=every)
     requests = []
     for group in groups:
         requests += world.submit(*group, reports=(4,))

@@ -31,7 +31,7 @@ def test_a_save_that_fails_at_the_end_of_a_lease_is_not_waited_for() -> None:
     worker = world.workers[0]
     while not worker.writing:
         world.move(0)
-    lease, step, _, _ = worker.writing.pop()
+    lease, step, *_ = worker.writing.pop()
     worker.run = None
     world.feed(SaveFailed(lease, step, "no room", disk_full=True))
     world.feed(LeaseFinished(lease, step))
@@ -88,7 +88,7 @@ def test_a_state_that_is_being_written_is_waited_for_not_saved_again() -> None:
 
 def test_a_state_that_was_waited_for_in_vain_is_saved_again() -> None:
     world = being_written()
-    lease, step, _, _ = world.workers[0].writing.pop()
+    lease, step, *_ = world.workers[0].writing.pop()
     assert 99 not in answers(world)
     world.feed(SaveFailed(lease, step, "no luck", disk_full=False))
     world.run()

@@ -76,7 +76,7 @@ class Worker:
     state: State = ()
     run: LeaseRun | None = None
     update: UpdateLease | None = None
-    writing: list[tuple[int, int, int, State]] = field(default_factory=list)
+    writing: list[tuple[int, int, int, State, bool]] = field(default_factory=list)
     outbox: deque[Event] = field(default_factory=deque)
     helps: int | None = None
 
@@ -103,10 +103,14 @@ class World:
         measured: Iterable[MeasuredSteps] = (),
         proofs: ProofPolicy | None = None,
         retries: Retries | None = None,
+        checkpoint_every: float | None = None,
     ) -> None:
         self.delayed = delayed
         self.slots = slots
-        self.engine = Engine(plan or Plan(), budget, policy, fits, measured, proofs, retries or Retries())
+        retries = retries or Retries()
+        self.engine = Engine(
+            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every
+        )
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}
@@ -219,7 +223,7 @@ class World:
         if self._take_update(worker, run):
             return True
         step = run.at
-        match run.next():
+        match run.next(self.now, not worker.writing):
             case "start":
                 if not lease.warm:
                     worker.state = self.disk[lease.source.name] if lease.source else ()
@@ -238,7 +242,8 @@ class World:
                 noted = StateNoted(lease.lease, step, fingerprint_of(worker.state), evaluated, 0.0)
                 self._done(worker, run, noted)
             case "save":
-                worker.writing.append((lease.lease, step, lease.node_at(step), worker.state))
+                node = lease.node_at(step)
+                worker.writing.append((lease.lease, step, node, worker.state, run.is_interim))
                 self._done(worker, run)
             case "finish":
                 self._free(lease)
@@ -260,6 +265,8 @@ class World:
         no_memory = self.lacks_memory(lease, step)
         if no_memory or self.fails_at(lease.config, step):
             worker.state = ()
+            while worker.writing:  # a worker says what it saved before it says that it failed
+                self.write(worker.number)
             self._free(lease)
             kind = "out of memory" if no_memory else "raised"
             failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", kind=kind)
@@ -296,13 +303,13 @@ class World:
         worker = self.workers[number]
         if not worker.writing:
             return False
-        lease, step, node, state = worker.writing.pop(0)
+        lease, step, node, state, interim = worker.writing.pop(0)
         name = f"{node}-{step}"
         if name in self.disk:  # dropped, and not deleted yet
             name += f"-{next(self._saves)}"
         self.disk[name] = state
         self.most_on_disk = max(self.most_on_disk, len(self.disk))
-        self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "")))
+        self.say(worker, CheckpointSaved(lease, step, Checkpoint(name, 1, "", interim=interim)))
         return True
 
     def delete(self) -> None:

@@ -163,6 +163,20 @@ def test_a_lost_worker_costs_the_steps_since_the_last_checkpoint() -> None:
     assert outcome.seconds == 13.0 + 4.0 + 4.0
 
 
+def test_a_stage_that_is_saved_on_its_way_loses_no_more_than_the_interval() -> None:
+    outcome = tune(Simulated(1, losses=[(28, 0, 5.0)]), Asks((A, 40)), every=10.0)
+    # Lost at step 28 with a checkpoint at 20, back at 33; then 20 more steps, saved at 30 and in the end.
+    assert outcome.times(CheckpointSaved) == [10.0, 20.0, 33.0 + 10.0, 33.0 + 20.0]
+    assert outcome.seconds == 33.0 + 20.0
+
+
+def test_saving_on_the_way_takes_what_saving_takes_and_waits_until_the_last_is_durable() -> None:
+    outcome = tune(Simulated(1, save=7.5, losses=[(34, 0, 5.0)]), Asks((A, 40)), every=5.0)
+    # The second begins after the step in which the first is written, at 12.5; lost are the steps from 21 on.
+    assert outcome.times(CheckpointSaved)[:3] == [5.0 + 7.5, 13.0 + 7.5, 21.0 + 7.5]
+    assert outcome.seconds == 39.0 + (40 - 21)
+
+
 def test_a_save_under_way_is_lost_with_its_worker() -> None:
     outcome = tune(Simulated(1, save=4.0, losses=[(8, 0, 5.0)]), Asks((A, 10), (B, 10)))
     assert outcome.times(CheckpointSaved)[0] == 13.0 + 6.0 + 4.0
@@ -183,6 +197,8 @@ def test_tuners_side_by_side_share_the_clock_and_the_work() -> None:
 
 
 # Laws.
+
+intervals = st.sampled_from([None, 2.0, 5.0])
 
 
 @st.composite
@@ -216,18 +232,21 @@ TUNERS: list[Tuner] = [
 
 
 @settings(max_examples=25)
-@given(executor=executors(), tuner=st.sampled_from(TUNERS), share=st.booleans())
-def test_the_same_study_gives_the_same_events(executor: Simulated, tuner: Tuner, share: bool) -> None:
-    assert tune(executor, tuner, share=share).heard == tune(executor, tuner, share=share).heard
+@given(executor=executors(), tuner=st.sampled_from(TUNERS), share=st.booleans(), every=intervals)
+def test_the_same_study_gives_the_same_events(
+    executor: Simulated, tuner: Tuner, share: bool, every: float | None
+) -> None:
+    first, second = (tune(executor, tuner, share=share, every=every) for _ in range(2))
+    assert first.heard == second.heard
 
 
 @settings(max_examples=25)
-@given(executor=executors(), tuner=st.sampled_from(TUNERS[:2]))
-def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner) -> None:
+@given(executor=executors(), tuner=st.sampled_from(TUNERS[:2]), every=intervals)
+def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner, every: float | None) -> None:
     def results(share: bool) -> dict[tuple[int, int], Mapping[str, float] | None]:
         return {
             (each.trial.number, each.step): each.metrics
-            for each in tune(executor, tuner, share=share).results
+            for each in tune(executor, tuner, share=share, every=every).results
         }
 
     assert results(True) == results(False)

@@ -30,9 +30,15 @@ class Watched(Engine):
     """An engine that notes what it hears and when, and checks itself."""
 
     def __init__(
-        self, plan: Plan, policy: WidthPolicy | None = None, proofs: ProofPolicy | None = None
+        self,
+        plan: Plan,
+        policy: WidthPolicy | None = None,
+        proofs: ProofPolicy | None = None,
+        every: float | None = None,
     ) -> None:
-        super().__init__(plan, policy=policy, fits=lambda values, width: True, proofs=proofs)
+        super().__init__(
+            plan, policy=policy, fits=lambda values, width: True, proofs=proofs, checkpoint_every=every
+        )
         self.heard: list[tuple[float, Event]] = []
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -78,9 +84,10 @@ def tune(
     share: bool = True,
     width: WidthPolicy | None = None,
     proofs: ProofPolicy | None = None,
+    every: float | None = None,
 ) -> Outcome:
-    """Run tuners side by side on one plan."""
-    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width, proofs), SECONDS))
+    """Run tuners side by side on one plan; stages are saved on their way `every` so many seconds."""
+    return asyncio.run(asyncio.wait_for(_tune(executor, tuners, share, width, proofs, every), SECONDS))
 
 
 async def _tune(
@@ -89,9 +96,10 @@ async def _tune(
     share: bool,
     width: WidthPolicy | None,
     proofs: ProofPolicy | None,
+    every: float | None,
 ) -> Outcome:
     store = MemoryStore()
-    engine = Watched(Plan(), width, proofs)
+    engine = Watched(Plan(), width, proofs, every)
     loop = Loop(engine, executor, ImmediateWriter(store))
     packing = 1 if width is None else width.packing
     await executor.start(Job(object, packing=packing), loop.emit)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,3 +182,69 @@ def test_going_from_stop_to_stop_does_the_same_as_going_step_by_step(
             made.append((action, run.at))
             run.done()
     assert made == [move for move in moves(LeaseRun(whole)) if move[0] != "train"]
+
+
+# Saves on the way.
+
+
+def interim_saves(
+    every: float, seconds: Iterable[float], costs: Iterable[float]
+) -> tuple[list[tuple[float, float, int]], float]:
+    """Train, each step for some seconds and each save for some; return the saves' times, costs and steps."""
+    times, prices = list(seconds), iter(costs)
+    run = LeaseRun(replace(lease(0, len(times), saves=[len(times)]), checkpoint_every=every))
+    now, made = 0.0, []
+    while not run.over:
+        match run.next(now):
+            case "train":
+                now += times[run.at]
+            case "save" if run.is_interim:
+                made.append((now, next(prices), run.at))
+                now += made[-1][1]
+        run.done()
+    return made, now
+
+
+def test_a_long_lease_is_saved_on_its_way_at_the_end_of_the_step_in_which_it_is_due() -> None:
+    made, _ = interim_saves(600, [250.0] * 8, [0.0] * 9)
+    assert [(now, step) for now, _, step in made] == [(750, 3), (1500, 6)]
+    assert interim_saves(600, [590.0], [0.0])[0] == []
+
+
+@settings(max_examples=200)
+@given(
+    st.floats(1, 100),
+    st.lists(st.floats(0.1, 50), min_size=1, max_size=60),
+    st.lists(st.floats(0, 30), min_size=60, max_size=60),
+)
+def test_saves_on_the_way_take_at_most_a_twentieth_and_come_in_time_where_they_take_less(
+    every: float, seconds: list[float], costs: list[float]
+) -> None:
+    made, end = interim_saves(every, seconds, costs)
+    for (now, cost, _), (after, _, _) in pairwise([*made, (end, 0.0, 0)]):
+        apart = max(every, 19 * cost)
+        assert after - now - cost <= apart + max(seconds) + 1e-6
+        if after < end:
+            assert after - now - cost >= apart - 1e-6
+    waited = sum(cost for _, cost, _ in made[:-1])  # training goes on after all but the last
+    assert waited <= end / 20 + 1e-6
+
+
+def test_what_was_saved_anyway_is_not_due_and_nothing_is_begun_while_the_last_is_being_written() -> None:
+    run = LeaseRun(replace(lease(0, 100, saves=[7, 100]), checkpoint_every=5.0))
+    made = []
+    while not run.over:
+        if run.next(float(run.at), can_save=not 13 <= run.at < 20) == "save":
+            made.append(run.at)
+        run.done()
+    assert made == [5, 7, 12, *range(20, 101, 5)]
+
+
+def test_orders_may_let_a_lease_save_on_its_way_later() -> None:
+    run = LeaseRun(lease(0, 9, saves=[9]))
+    for now in range(4):  # start, and three steps
+        run.next(float(now))
+        run.done()
+    run.update(replace(update(9, saves=[9]), checkpoint_every=2.0))
+    assert run.next(4.0) == "save"
+    assert run.is_interim

@@ -37,7 +37,7 @@ number = st.floats(allow_nan=False)
 metrics = st.dictionaries(st.text(max_size=5), number | st.integers(-(2**60), 2**60), max_size=3)
 steps = st.integers(0, 5) | whole
 positions = st.builds(Position, st.integers(0, 5), steps)
-checkpoints = st.builds(Checkpoint, text, whole, text)
+checkpoints = st.builds(Checkpoint, text, whole, text, interim=st.booleans())
 real = st.floats(allow_nan=False, width=64)
 spans = st.builds(SpanRecorded, whole, whole, whole, text, whole, whole, *[real] * 3, st.none() | real)
 

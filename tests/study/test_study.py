@@ -277,6 +277,8 @@ def test_bad_arguments_are_named() -> None:
         Study("x", Walker, seed=-1)
     with pytest.raises(InvalidInput, match="checkpoint_budget is '20 parsecs'"):
         Study("x", Walker, checkpoint_budget="20 parsecs")
+    with pytest.raises(InvalidInput, match="checkpoint_every is 0; expected seconds above 0"):
+        Study("x", Walker, checkpoint_every=0)
     with pytest.raises(InvalidInput, match="tuner"):
         Study("x", Walker).tune("grid")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"empty|no values|no config"):

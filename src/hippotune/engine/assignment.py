@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
@@ -58,9 +59,11 @@ class Assignment:
         checkpoints: Checkpoints,
         proofs: Proofs,
         blame: Blame,
+        interim: Interim,
     ) -> None:
         self._state = state
         self._blame = blame
+        self._interim = interim
         self._scheduler = scheduler
         self._orders = orders
         self._checkpoints = checkpoints
@@ -70,7 +73,8 @@ class Assignment:
     def assign(self, event: Event) -> None:
         """Give work to free workers, after an event."""
         state = self._state
-        self._unsettled |= type(event) in _UNSETTLING
+        is_interim = isinstance(event, CheckpointSaved) and event.checkpoint.interim
+        self._unsettled |= type(event) in _UNSETTLING and not is_interim
         if state.halted or state.paused:
             return
         self._proofs.start(urgent=True)
@@ -163,6 +167,7 @@ class Assignment:
         if state.allocator is not None and lease.peers:
             self._limit(lease, state.allocator.turn(lease))
         self._blame.isolate(lease)
+        self._interim.adopt(lease)
         command = RunLease(
             lease=lease.id,
             worker=worker,
@@ -180,8 +185,9 @@ class Assignment:
             width=width,
             notes=frozenset(lease.notes),
             patience=1 if trouble is None else trouble.patience,
+            checkpoint_every=lease.checkpoint_every,
         )
-        lease.last_sent = (lease.end, command.saves, command.evaluations, command.notes)
+        lease.last_sent = lease.orders
         with_peers = "".join(f", {peer}" for peer in lease.peers)
         lease.note(state.now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
         state.commands.append(command)

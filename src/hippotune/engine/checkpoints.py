@@ -46,17 +46,24 @@ class Checkpoints:
         """Whether a request asked for a checkpoint to be kept."""
         return position in self._pinned.values()
 
-    def evict(self) -> None:
-        """Drop what leaves too little room in the budget for a save by every worker."""
+    def evict(self, more: int = 0) -> None:
+        """Drop what leaves too little room for a save by every worker, reserved saves and so many `more`."""
         workers = self._state.workers
-        for position in self._state.eviction.excess(len(workers.idle) + len(workers.busy), self._need):
+        under_way = len(workers.idle) + len(workers.busy) + self._reserved + more
+        for position in self._state.eviction.excess(under_way, self._need):
             self.drop(position)
 
     def _need(self, position: Position) -> int:
         """Grade a checkpoint: 0 may go, 1 is what an open request starts from, 2 stays."""
         state = self._state
-        if any(lease.position(lease.start) == position for lease in state.leases.running()):
-            return 2
+        for lease in state.leases.running():
+            if position in (lease.position(lease.start), lease.position(lease.resumes_at)):
+                return 2
+        return self.need_beside_leases(position)
+
+    def need_beside_leases(self, position: Position) -> int:
+        """Grade a checkpoint by what does not run."""
+        state = self._state
         if self.is_pinned(position) or any(position in best for best in self._best.values()):
             return 2
         if any(is_pinned(position) for is_pinned in state.pins):
@@ -90,12 +97,18 @@ class Checkpoints:
         if eviction.budget is None:
             return True
         saves = self._state.promises.saves.count
-        return eviction.fits(saves + 1) or not (saves or eviction.is_deleting)
+        return eviction.fits(saves + self._reserved + 1) or not (saves or eviction.is_deleting)
 
     def has_room_to_stop(self) -> bool:
         """Whether a lease may end on its way: where what it saves there had to go, it would begin again."""
         return self.has_room_for(1)
 
     def has_room_for(self, saves: int) -> bool:
-        """Whether this many saves fit, beside all that are promised."""
-        return self._state.eviction.fits(self._state.promises.saves.count + saves)
+        """Whether this many saves fit, beside all that are promised or reserved."""
+        return self._state.eviction.fits(self._state.promises.saves.count + self._reserved + saves)
+
+    @property
+    def _reserved(self) -> int:
+        """How many interim checkpoints may still come: a lease has up to two, the old one and the next."""
+        leases = [lease for lease in self._state.leases.running() if lease.checkpoint_every is not None]
+        return sum(max(2 - len(lease.interims), 0) for lease in leases)

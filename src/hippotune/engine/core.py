@@ -17,6 +17,7 @@ from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.control import Control
 from hippotune.engine.deadlines import Limit
+from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
 from hippotune.engine.leases import Leases
 from hippotune.engine.orders import Orders
@@ -50,7 +51,7 @@ class Engine:
     without one, every lease has one slot. `fits` says whether hyper-parameters' values allow a width above 1;
     without it, none do. `measured` is what steps took before: the first decision follows from it. `proofs`
     says what is proved of the trainer; without it, nothing is. `retries` is how often a
-    stage is tried again whose worker was lost.
+    stage is tried again whose worker was lost. Leases save on their way every `checkpoint_every` seconds.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Engine:
         measured: Iterable[MeasuredSteps] = (),
         proofs: ProofPolicy | None = None,
         retries: Retries = Retries(),  # noqa: B008
+        checkpoint_every: float | None = None,
     ) -> None:
         state = self.state = State(plan, budget, policy, fits, retries)
         state.profile.recall(plan.nodes, measured)
@@ -72,8 +74,9 @@ class Engine:
         self.proofs = Proofs(state, checkpoints, orders, proofs)
         requests = Requests(state, orders, checkpoints, self.proofs)
         blame = Blame(state, requests)
-        self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame)
-        leases = Leases(state, requests, checkpoints, orders, self.proofs, blame)
+        self._interim = interim = Interim(state, checkpoints, checkpoint_every)
+        self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame, interim)
+        leases = Leases(state, requests, checkpoints, orders, self.proofs, blame, interim)
         workers = self.worker_events = Workers(state, leases, self.proofs, blame)
         control = Control(state, orders)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -112,6 +115,7 @@ class Engine:
         self.state.now = now
         if not self.worker_events.is_broken(event) and not self.proofs.takes(event):
             self._handlers[type(event)](event)
+        self._interim.sweep(event)
         self._assignment.assign(event)
         self.proofs.plan()
         self._orders.tell()

@@ -15,6 +15,8 @@ from hippotune.protocol.commands import Segment
 
 # How many lines of a lease's history are kept.
 _LINES = 30
+# What a worker is told: where to stop, save, evaluate and note, and how often to save on the way.
+Orders = tuple[int, frozenset[int], frozenset[int], frozenset[int], float | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +30,9 @@ class Lease:
     `alone` has one stage, and its slot to itself. `taken` are
     the steps along each node, and the seconds that they took; `logged` is what it has logged and is not
     recorded yet. At `notes` it says what its state is. A `proof` repeats what was trained before; `startup`
-    is what its interpreter took to start, if it has one of its own. `platform` is that of its worker.
+    is what its interpreter took to start, if it has one of its own. `platform` is that of its worker. Were it
+    lost now, training would go on from the step `resumes_at`; `interims` are the steps of its interim
+    checkpoints, saved every `checkpoint_every` seconds.
     """
 
     id: int
@@ -51,7 +55,10 @@ class Lease:
     notes: set[int] = field(default_factory=set)
     taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
     state: Literal["running", "saving", "over"] = "running"
-    last_sent: tuple[int, frozenset[int], frozenset[int], frozenset[int]] | None = None
+    last_sent: Orders | None = None
+    checkpoint_every: float | None = None
+    resumes_at: int = -1
+    interims: set[int] = field(default_factory=set)
     proof: bool = False
     startup: float = 0.0
     platform: str = ""
@@ -60,6 +67,7 @@ class Lease:
 
     def __post_init__(self) -> None:
         self.logged = HeldNumbers(self.began)
+        self.resumes_at = self.start
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -80,6 +88,12 @@ class Lease:
     def goal(self) -> int:
         """The step that it is on its way to, even if it stops on the way to go on at another width."""
         return self.path[-1][2] if self.stopping else self.end
+
+    @property
+    def orders(self) -> Orders:
+        """What its worker is to do."""
+        evaluations, notes = frozenset(self.evaluations), frozenset(self.notes)
+        return self.end, frozenset(self.saves), evaluations, notes, self.checkpoint_every
 
     @property
     def segments(self) -> tuple[Segment, ...]:

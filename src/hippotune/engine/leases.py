@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
@@ -43,6 +44,7 @@ class Leases:
         orders: Orders,
         proofs: Proofs,
         blame: Blame,
+        interim: Interim,
     ) -> None:
         self._state = state
         self._requests = requests
@@ -50,6 +52,7 @@ class Leases:
         self._orders = orders
         self._proofs = proofs
         self._blame = blame
+        self._interim = interim
 
     # On the way.
 
@@ -74,6 +77,7 @@ class Leases:
         lease.progressed(node, event.steps, event.seconds)
         if state.profile.observe(node, event.steps, event.seconds, lease.width):
             state.frontier.paced(node)
+        self._interim.offer(lease)
 
     def numbers_logged(self, event: NumbersLogged) -> None:
         """Training has logged numbers: they are recorded a second's worth at a time."""
@@ -124,7 +128,7 @@ class Leases:
         lease.settled.add(event.step)
         position = lease.position(event.step)
         node = state.plan[position.node]
-        checkpoint = replace(event.checkpoint, platform=lease.platform)
+        checkpoint = replace(self._interim.saved(lease, event), platform=lease.platform)
         state.facts.append(state.plan.keep(position, checkpoint))
         self._blame.got_on(lease)
         state.workers.saved(position)
@@ -138,6 +142,10 @@ class Leases:
         state = self._state
         lease = state.leases.expect(event.lease, event, "running", "saving")
         lease.note(state.now, f"save failed at {event.step}: {event.error}")
+        if event.interim and event.step not in lease.saves:
+            told = event.error.strip().splitlines()[-1]
+            state.commands.append(Note(f"a stage could not be saved on its way, and goes on: {told}"))
+            return
         stage = self._blame.stage_of(lease, event.step)
         lease.settled.add(event.step)
         state.promises.break_save(lease, event.step)

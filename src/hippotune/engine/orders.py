@@ -84,12 +84,7 @@ class Orders:
     def tell(self) -> None:
         """Tell running leases what has changed for them."""
         for lease in self._state.changed:
-            orders = (
-                lease.end,
-                frozenset(lease.saves),
-                frozenset(lease.evaluations),
-                frozenset(lease.notes),
-            )
+            orders = lease.orders
             if lease.state == "running" and orders != lease.last_sent:
                 lease.last_sent = orders
                 lease.note(self._state.now, f"now to {lease.end}")

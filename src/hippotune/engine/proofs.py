@@ -134,7 +134,7 @@ class Proofs:
             fresh=repeat.fresh,
             nudged=repeat.nudged,
         )
-        lease.last_sent = (end, command.saves, command.evaluations, command.notes)
+        lease.last_sent = (end, command.saves, command.evaluations, command.notes, None)
         lease.note(state.now, f"given to worker {worker}, to prove something: {repeat.run.name}")
         state.commands.append(command)
 

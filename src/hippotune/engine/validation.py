@@ -8,6 +8,7 @@
   busy worker is on such a lease, or on one that is broken. No slot is given out more than once.
 * A lease that proves something promises no metrics and is listed on no node. What it is to prove is decided
   once. No lease trains at a width that is not proved.
+* A lease has at most two interim checkpoints, both in the plan: the last one, and the next.
 * Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
   time, or keeps the slot for a lease that stops to go on wider, or for the proof of a width.
 * What the frontier would start next is what a frontier made afresh from the plan and the promises would.
@@ -101,6 +102,9 @@ def _leases(engine: Engine) -> Iterator[str]:
         for worker in lease.workers:
             if engine.workers.busy.get(worker) != lease.id:
                 yield f"a lease runs without its worker {worker}: {lease.history()}"
+        interim = [step for step in lease.interims if lease.position(step) in engine.plan.interim]
+        if len(interim) > 2 or len(interim) < len(lease.interims):
+            yield f"interim checkpoints at {sorted(lease.interims)} are too many, or gone: {lease.history()}"
 
 
 def _proofs(engine: Engine) -> Iterator[str]:

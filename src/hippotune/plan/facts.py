@@ -26,12 +26,15 @@ class Checkpoint:
     """A trainer's whole state on disk: a name below the checkpoint folder, its size and its checksum.
 
     `platform` is where it was trained: processor, devices and libraries, as far as results depend on them.
+    One that is `interim` was saved on the way through a stage, to go on from after a loss: it goes when the
+    next one is there, or the end of its stage.
     """
 
     name: str
     bytes: int
     checksum: str
     platform: str = ""
+    interim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

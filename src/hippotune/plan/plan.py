@@ -44,6 +44,7 @@ class Plan:
         self.bytes = 0
         self.proofs: list[ProofRecorded] = []
         self.noted: dict[Position, StateRecorded] = {}
+        self.interim: dict[Position, None] = {}
 
     @classmethod
     def replay(cls, facts: Iterable[Fact]) -> Plan:
@@ -156,9 +157,14 @@ class Plan:
                 self._forget_bytes(position)
                 self.nodes[position.node].note_checkpoint(position.step, checkpoint)
                 self.bytes += checkpoint.bytes
+                if checkpoint.interim:
+                    self.interim[position] = None
+                else:
+                    self.interim.pop(position, None)
             case CheckpointDropped(position):
                 self._forget_bytes(position)
                 self.nodes[position.node].note_checkpoint(position.step, None)
+                self.interim.pop(position, None)
             case StateRecorded(position):
                 self.noted[position] = fact
             case ProofRecorded(kind, position):

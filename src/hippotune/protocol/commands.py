@@ -36,7 +36,8 @@ class RunLease:
 
     `width` is how many slots' worth of work the lease gets: above 1, `peers` are the workers that train it
     together with `worker`, which leads; below 1, others train beside it on the same slot. The worker may be
-    silent for `patience` times as long as usual before it counts as hung.
+    silent for `patience` times as long as usual before it counts as hung. What is trained for longer than
+    `checkpoint_every` seconds is saved on the way, too.
 
     `study` and `trial` are for people: who asked for what lies at its end. Others may have asked for it too.
     """
@@ -62,6 +63,7 @@ class RunLease:
     fresh: bool = False
     nudged: bool = False
     patience: int = 1
+    checkpoint_every: float | None = None
 
     def node_at(self, step: int) -> int:
         """Return the node that the state after `step` steps belongs to."""
@@ -84,6 +86,7 @@ class UpdateLease:
     saves: frozenset[int]
     evaluations: frozenset[int]
     notes: frozenset[int] = frozenset()
+    checkpoint_every: float | None = None
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,10 @@ class StateNoted:
 
 @dataclass(frozen=True)
 class CheckpointSaved:
-    """The state at `step` is durable. May come after the lease has finished."""
+    """The state at `step` is durable. May come after the lease has finished.
+
+    One that is interim nobody has asked for; it comes before the lease ends, unless that is at its step.
+    """
 
     lease: int
     step: int
@@ -248,13 +251,17 @@ class CheckpointSaved:
 
 @dataclass(frozen=True)
 class SaveFailed:
-    """The state at `step` could not be written; training is not affected. `kind` says whether it ever can."""
+    """The state at `step` could not be written; training is not affected. `kind` says whether it ever can.
+
+    What was to be `interim` is not missed yet.
+    """
 
     lease: int
     step: int
     error: str
     disk_full: bool = False
     kind: ErrorKind = "raised"
+    interim: bool = False
 
 
 @dataclass(frozen=True)

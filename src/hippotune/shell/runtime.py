@@ -52,6 +52,7 @@ class Runtime:
         policy: WidthPolicy | None = None,
         proofs: ProofPolicy | None = None,
         retries: Retries = Retries(),  # noqa: B008
+        checkpoint_every: float | None = None,
     ) -> None:
         self.store = store
         self.users = 0
@@ -69,6 +70,7 @@ class Runtime:
         self._policies = [policy]
         self._proofs = proofs
         self._retries = retries
+        self._checkpoint_every = checkpoint_every
         if self._files is not None:
             self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
         self._aio = asyncio.new_event_loop()
@@ -94,7 +96,14 @@ class Runtime:
         delete = self._files.delete if self._files is not None else (lambda _: None)
         measured = self.store.step_times()
         engine = Engine(
-            self.plan, self._budget, self._policies[0], self._fits(), measured, self._proofs, self._retries
+            self.plan,
+            self._budget,
+            self._policies[0],
+            self._fits(),
+            measured,
+            self._proofs,
+            self._retries,
+            self._checkpoint_every,
         )
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell)
         await self.executor.start(self._job, self.loop.emit)

@@ -44,7 +44,8 @@ SEQUENCES = _facts("sequences", "plan", "id", "body")
 CONFIGS = _facts("configs", "plan", "id", "body")
 NODES = _facts("nodes", "plan", "node", "parent", "start", "config", "salt")
 CHECKPOINTS = _table(
-    "checkpoints", *("plan", "node", "step", "name", "bytes", "checksum", "keyed_check", "platform")
+    "checkpoints",
+    *("plan", "node", "step", "name", "bytes", "checksum", "keyed_check", "platform", "interim"),
 )
 RESULTS = _facts("results", "plan", "ordinal", "node", "step", "metrics", "error", "kind")
 REQUESTS = _facts("requests", "plan", "ordinal", "study", "trial", "config", "step")
@@ -177,8 +178,9 @@ def _version_10(connection: Connection) -> None:
 
 
 def _version_11(connection: Connection) -> None:
-    """Let checkpoints say on which platform they were trained."""
+    """Let checkpoints say on which platform they were trained, and whether they are interim."""
     connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN platform TEXT")
+    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN interim BIGINT")
 
 
 MIGRATIONS: tuple[Migration, ...] = (

@@ -169,6 +169,7 @@ class SqlStore(Store):
                     checkpoint.checksum,
                     self._check_of(position, checkpoint),
                     checkpoint.platform,
+                    int(checkpoint.interim),
                 )
                 for position, checkpoint in batch.checkpoints.items()
                 if checkpoint is not None
@@ -312,11 +313,11 @@ class SqlStore(Store):
             yield [row[first:-1] for row in rows]
 
     def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
-        columns = "node, step, name, bytes, checksum, keyed_check, platform"
+        columns = "node, step, name, bytes, checksum, keyed_check, platform, interim"
         for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
-            for node, step, name, size, checksum, check, platform in rows:
+            for node, step, name, size, checksum, check, platform, interim in rows:
                 position = Position(node, step)
-                checkpoint = Checkpoint(name, size, checksum, platform or "")
+                checkpoint = Checkpoint(name, size, checksum, platform or "", bool(interim))
                 if secret is None or secret.accepts(check, self.key.digest, position, checkpoint):
                     yield CheckpointKept(position, checkpoint)
                 else:

@@ -44,7 +44,8 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     try:
         proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit)
         limits = study.checkpoint_budget, study.width
-        runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries)
+        every = study.checkpoint_every
+        runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries, every)
         if study.exact and (refutation := runtime.plan.refutation) is not None:
             raise NotExact(refutation.text, refutation.path, refutation.step)
     except BaseException:

@@ -95,6 +95,10 @@ class Study:
         How often a stage is tried again whose worker died, hung or lost a device or a connection, after
         pauses of one second, two, four and so on (``hippo.Retries(times, pause)`` sets both). Then it is
         suspended: its trials are neither failed nor lost, and ``hippo retry`` has them taken up again.
+    checkpoint_every : float, optional
+        Seconds after which a long stage is saved on its way, so that the loss of a worker or a machine costs
+        no more than that and a step. Less often where saving is slow, so that it takes at most 5 % of the
+        time; None saves at the ends of stages only.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Study:
         exact: bool = True,
         audit: float = 0.01,
         retries: int | Retries = 3,
+        checkpoint_every: float | None = 600,
     ) -> None:
         checks.text("name", name, "digits")
         checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
@@ -143,6 +148,9 @@ class Study:
         self.exact = bool(exact)
         self.audit = checks.number("audit", audit, least=0, most=1, what="a share of the work")
         self.retries = retries if isinstance(retries, Retries) else Retries(retries)
+        if checkpoint_every is not None:
+            checks.number("checkpoint_every", checkpoint_every, above=0, what="seconds")
+        self.checkpoint_every = checkpoint_every
         self.data = data
         self._version = version
         self._executor = executor

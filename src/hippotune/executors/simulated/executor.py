@@ -191,10 +191,15 @@ class Simulated(Executor):
     def _at(self, time: float, happen: Callable[[], None]) -> None:
         heappush(self._due, (time, next(self._pushes), happen))
 
-    def _say_at(self, time: float, slot: Slot, event: Event) -> None:
-        """Have something said of a worker, unless it is lost before."""
+    def _say_at(self, time: float, slot: Slot, event: Event, timed: TimedRun | None = None) -> None:
+        """Have something said of a worker, unless it is lost before, or a lease has failed before."""
         life = slot.life
-        self._at(time, lambda: self._say(event) if slot.life == life else None)
+
+        def say() -> None:
+            if slot.life == life and not (timed and timed.has_failed):
+                self._say(event)
+
+        self._at(time, say)
 
     # Workers come and go.
 
@@ -264,7 +269,8 @@ class Simulated(Executor):
 
     def _act(self, slot: Slot, timed: TimedRun) -> None:
         """Begin what comes next; it is done when its time has gone by."""
-        match timed.run.next():
+        is_idle = not slot.written or slot.written[-1] <= self._now
+        match timed.run.next(self._now, is_idle):
             case "start":
                 self._next(self._now + self._loading(slot, timed.lease), slot, timed, self._begin)
             case "probe":
@@ -278,7 +284,7 @@ class Simulated(Executor):
                 if (free := self._writer_is_free(slot)) > self._now:
                     self._next(free, slot, timed, self._act)
                 else:
-                    self._write(slot, timed.run)
+                    self._write(slot, timed)
                     self._go_on(slot, timed)
             case "train":
                 timed.step, timed.since = timed.run.at, self._now
@@ -321,6 +327,11 @@ class Simulated(Executor):
         if self._progress is not None:
             soon = self._times.steps(run.lease.config, timed.step, timed.goal, self._progress, width)
             timed.goal = max(soon, run.at + 1)
+        if run.interim_due < math.inf:
+            left = max((run.interim_due, *slot.written)) - timed.since
+            whole = self._times.steps(run.lease.config, timed.step, timed.goal, left, width)
+            is_due = self._times.seconds(run.lease.config, timed.step, whole, width) >= left
+            timed.goal = min(timed.goal, max(whole if is_due else whole + 1, run.at + 1))
         needed = self._times.seconds(run.lease.config, timed.step, timed.goal, width)
         self._next(max(timed.since + needed, self._now), slot, timed, self._arrive)
 
@@ -338,6 +349,7 @@ class Simulated(Executor):
             if isinstance(error, InvalidInput | TrainerError):
                 phase = "contract"
             self._free(lease)
+            timed.has_failed = True
             self._say(LeaseFailed(lease.lease, run.fail(), describe(error), phase))
             return
         self._say(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
@@ -363,12 +375,13 @@ class Simulated(Executor):
         """Return from when on the writer can take another snapshot."""
         return slot.written[0] if len(slot.written) == 2 else self._now
 
-    def _write(self, slot: Slot, run: LeaseRun) -> None:
-        step, lease = run.at, run.lease
+    def _write(self, slot: Slot, timed: TimedRun) -> None:
+        step, lease, interim = timed.run.at, timed.lease, timed.run.is_interim
         done = max(self._now, slot.written[-1] if slot.written else 0.0) + self._save
         slot.written.append(done)
-        saved = CheckpointSaved(lease.lease, step, Checkpoint(f"{lease.node_at(step)}-{step}", 0, ""))
-        self._say_at(done, slot, saved)
+        name = f"{lease.node_at(step)}-{step}"
+        saved = CheckpointSaved(lease.lease, step, Checkpoint(name, 0, "", interim=interim))
+        self._say_at(done, slot, saved, timed if interim else None)
 
 
 def _workers_of(lease: RunLease) -> tuple[int, ...]:

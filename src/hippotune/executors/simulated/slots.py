@@ -19,7 +19,8 @@ Loss = tuple[float, int] | tuple[float, int, float]
 class TimedRun:
     """A lease in time. Since `since` its worker trains on from `step`, to be at `goal` next.
 
-    `turn` counts what was to happen next: only the latest of it does.
+    `turn` counts what was to happen next: only the latest of it does. Of one that `has_failed`, no interim
+    checkpoint is announced any more.
     """
 
     run: LeaseRun
@@ -27,6 +28,7 @@ class TimedRun:
     since: float = 0.0
     goal: int = 0
     turn: int = 0
+    has_failed: bool = False
 
     @property
     def lease(self) -> RunLease:

@@ -156,7 +156,7 @@ class Runner:
 
     def _act(self, run: LeaseRun, session: Session | Lead) -> None:
         """Do what comes next."""
-        match run.next():
+        match run.next(perf_counter(), self._saver.is_idle):
             case "train":
                 self._train(session)
             case "evaluate":
@@ -216,11 +216,10 @@ class Runner:
         self._note_progress(run)  # a loss from here on is not one of the steps before
         self._flush()  # before anything that may take its time
         try:
-            self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot)
+            self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot, run.is_interim)
         except Exception as error:
-            self._unsaid.append(
-                SaveFailed(lease.lease, step, describe(error), says_disk_full(error), kind_of(error))
-            )
+            failed = (describe(error), says_disk_full(error), kind_of(error))
+            self._unsaid.append(SaveFailed(lease.lease, step, *failed, run.is_interim))
         self._pass_on_notes(run)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:
@@ -241,6 +240,7 @@ class Runner:
             self._send([missed])
 
     def _fail(self, run: LeaseRun, error: BaseException) -> None:
+        self._saver.finish()  # what was saved on the way is announced before
         self._note_progress(run)
         self._pass_on_notes(run)
         if isinstance(error, PeerFailed):

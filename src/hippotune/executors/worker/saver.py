@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 from hippotune.executors.worker.failures import kind_of
@@ -29,10 +30,17 @@ class Saver:
         self._send = send
         self._idle = threading.Event()
         self._idle.set()
-        self._queue: queue.SimpleQueue[tuple[int, int, str, Write]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[int, int, str, Write, bool]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def save(self, lease: int, node: int, step: int, snapshot: Callable[[], Write]) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is saved and announced."""
+        return self._idle.is_set()
+
+    def save(
+        self, lease: int, node: int, step: int, snapshot: Callable[[], Write], interim: bool = False
+    ) -> None:
         """Take a snapshot and have it saved. Waits for the one before."""
         self.finish()
         write = snapshot()
@@ -40,7 +48,7 @@ class Saver:
             self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
             self._thread.start()
         self._idle.clear()
-        self._queue.put((lease, step, new_name(node, step), write))
+        self._queue.put((lease, step, new_name(node, step), write, interim))
 
     def finish(self) -> None:
         """Wait until everything is saved and announced."""
@@ -57,12 +65,11 @@ class Saver:
                 del waiting
                 self._idle.set()
 
-    def _save(self, lease: int, step: int, name: str, write: Write) -> None:
+    def _save(self, lease: int, step: int, name: str, write: Write, interim: bool) -> None:
         try:
             checkpoint = self._files.save(name, write)
         except BaseException as error:
-            self._send(
-                [SaveFailed(lease, step, describe(error), isinstance(error, DiskFull), kind_of(error))]
-            )
+            is_full = isinstance(error, DiskFull)
+            self._send([SaveFailed(lease, step, describe(error), is_full, kind_of(error), interim)])
         else:
-            self._send([CheckpointSaved(lease, step, checkpoint)])
+            self._send([CheckpointSaved(lease, step, replace(checkpoint, interim=interim))])

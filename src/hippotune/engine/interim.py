@@ -1,0 +1,116 @@
+"""Interim checkpoints: saved on the way through a long stage, so that a loss costs only the last bit of it.
+
+They belong to their lease, which decides when to save (`LeaseRun`), and split no stage. One goes as soon as
+nothing would go on from it: when the next one is durable, or the end of its stage, or when its lease has
+failed or is not wanted. Until then it is a checkpoint like any other, and a fact of the plan: after a loss,
+also of the driver, training goes on from it. Where a config leaves at its step, or a request ends there, it
+becomes a lasting one.
+
+With a budget, room for two is reserved for every lease that lasts long enough to save on its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.state import State
+from hippotune.plan.facts import Checkpoint, Position
+from hippotune.protocol.events import CheckpointSaved, Event, NumbersLogged, Progressed
+
+
+class Interim:
+    """Says which leases save on their way, and drops what they saved when it is of no use any more.
+
+    What is found in the plan, as the last one along its node, stays until a lease has started from it: it may
+    be asked for later.
+    """
+
+    def __init__(self, state: State, checkpoints: Checkpoints, every: float | None) -> None:
+        self._state = state
+        self._checkpoints = checkpoints
+        self._every = every
+        self._taken_up = {at: None for at in state.plan.interim if self._is_passed(at)}
+
+    # Leases.
+
+    def adopt(self, lease: Lease) -> None:
+        """A lease starts, perhaps from an interim checkpoint."""
+        position = lease.position(lease.start)
+        self._make_lasting(position)
+        if position in self._state.plan.interim:
+            self._taken_up[position] = None
+            lease.interims.add(lease.start)
+        self.offer(lease)
+
+    def offer(self, lease: Lease) -> None:
+        """Let a lease save on its way; with a budget, if it lasts long enough and there is room for two."""
+        if self._every is None or lease.checkpoint_every is not None:
+            return
+        if self._state.eviction.budget is not None:
+            if self._state.eviction.is_guess or not self._is_long(lease, self._every):
+                return
+            if not self._checkpoints.has_room_for(2):
+                self._checkpoints.evict(more=2)
+                return  # until there is: it is offered again
+        lease.checkpoint_every = self._every
+        self._state.changed[lease] = None
+
+    def _is_long(self, lease: Lease, seconds: float) -> bool:
+        profile, now = self._state.profile, self._state.now
+        left = (lease.end - lease.at) * (profile.usual or 0.0) / profile.speed(lease.width)
+        return now - lease.began + left >= seconds
+
+    # Checkpoints.
+
+    def saved(self, lease: Lease, event: CheckpointSaved) -> Checkpoint:
+        """A lease has saved something; return it as it is to be kept."""
+        position = lease.position(event.step)
+        lease.resumes_at = max(lease.resumes_at, event.step)
+        if not event.checkpoint.interim:
+            return event.checkpoint
+        if event.step in lease.saves or self._is_lasting(position):
+            return replace(event.checkpoint, interim=False)
+        lease.interims.add(event.step)
+        self._taken_up[position] = None
+        return event.checkpoint
+
+    def sweep(self, event: Event) -> None:
+        """Drop what nothing would go on from any more, after an event."""
+        if not self._taken_up or isinstance(event, Progressed | NumbersLogged):
+            return
+        state, interim = self._state, self._state.plan.interim
+        needed = {lease.position(lease.resumes_at) for lease in state.leases.by_number.values()}
+        for position in list(self._taken_up):
+            self._make_lasting(position)
+            if position in interim and position not in needed and not self._is_wanted(position):
+                self._checkpoints.drop(position)
+            if position not in interim:
+                del self._taken_up[position]
+        for lease in state.leases.running():
+            lease.interims = {step for step in lease.interims if lease.position(step) in interim}
+
+    def _is_wanted(self, position: Position) -> bool:
+        """Whether something that waits, or that somebody may have retried, goes on from a checkpoint."""
+        failure = self._state.plan[position.node].failure
+        is_suspended = failure is not None and failure.suspended and failure.step > position.step
+        return is_suspended or self._checkpoints.need_beside_leases(position) > 0
+
+    def _is_passed(self, position: Position) -> bool:
+        return max(self._state.plan[position.node].checkpoints) > position.step
+
+    def _make_lasting(self, position: Position) -> None:
+        """Keep an interim checkpoint for good, where there is a reason to."""
+        plan = self._state.plan
+        if position in plan.interim and self._is_lasting(position):
+            checkpoint = plan[position.node].checkpoints[position.step]
+            self._state.facts.append(plan.keep(position, replace(checkpoint, interim=False)))
+
+    def _is_lasting(self, position: Position) -> bool:
+        """Whether a checkpoint is kept at a position in any case."""
+        node, step = self._state.plan[position.node], position.step
+        there = node.checkpoints.get(step)
+        want = self._state.frontier.wants.get(node, {}).get(step)
+        is_end = (want is not None and want.save) or self._checkpoints.is_pinned(position)
+        return is_end or step in node.branches or (there is not None and not there.interim)
