@@ -148,7 +148,10 @@ def kill(process: psutil.Process) -> set[int]:
     with suppress(psutil.NoSuchProcess):
         ended = [process, *process.children(recursive=True)]
         process.kill()
+        deadline = time.monotonic() + PATIENCE
         while any(map(_is_running, ended)):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"process {process.pid} was killed, and {ended} go on for {PATIENCE} s")
             time.sleep(0.005)
         return {each.pid for each in ended}
     return set()

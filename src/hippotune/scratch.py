@@ -1,19 +1,23 @@
 """Temporary folders that do not stay: whoever makes one removes those of processes that were killed.
 
 A folder is locked as long as it is used. Locks end with their processes: one without a lock is left over.
+Processes that were started with it, and outlived the one that was to end them, go with it.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import functools
 import os
 import shutil
+import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "HIPPO_SCRATCH"
-"""In workers, the environment variable with the folder that is removed when they end."""
+"""In workers and all that they start, the environment variable with the folder that goes when they end."""
 _PREFIX = "hippo-scratch-"
 
 
@@ -22,11 +26,21 @@ class Scratch:
 
     def __init__(self) -> None:
         _remove_left_over()
-        made = tempfile.mkdtemp(prefix="hippo-new-")
-        self.descriptor = os.open(made, os.O_RDONLY)
+        while not self._make():
+            pass
+
+    def _make(self) -> bool:
+        """Make a folder; return whether it is locked before somebody took it for one that is left over."""
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        try:
+            self.descriptor = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
         fcntl.flock(self.descriptor, fcntl.LOCK_SH)
-        self.path = Path(made.replace("hippo-new-", _PREFIX))  # under a name that is looked for, it is locked
-        os.rename(made, self.path)
+        if self.path.exists():
+            return True
+        self.let_go()
+        return False
 
     def let_go(self) -> None:
         """Leave the lock to the processes that it was passed on to."""
@@ -46,6 +60,16 @@ class Scratch:
         self.remove()
 
 
+@functools.cache
+def place() -> Path:
+    """Return a folder for temporary files of this process, which does not outlive it."""
+    if VARIABLE in os.environ:
+        return Path(os.environ[VARIABLE])
+    own, owner = Scratch(), os.getpid()
+    atexit.register(lambda: own.remove() if os.getpid() == owner else None)
+    return own.path
+
+
 def _remove_left_over() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
@@ -53,6 +77,16 @@ def _remove_left_over() -> None:
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    end_processes(folder)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(descriptor)
+
+
+def end_processes(folder: Path) -> None:
+    """Kill the processes that were started with a folder, where the system says which these are."""
+    mark = f"{VARIABLE}={folder}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if mark in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)

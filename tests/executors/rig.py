@@ -36,6 +36,14 @@ CONFIG: dict[str, Any] = {"rate": 0.1, "fault": "none", "hold": NEVER}
 E = TypeVar("E")
 
 
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"it took more than {SECONDS} s"
+        time.sleep(0.005)
+
+
 class Gate:
     """Where a `Noisy` trainer with a `hold` stops before each step, until it is let through."""
 
@@ -75,7 +83,8 @@ class Gate:
         if not select.select([self._socket], [], [], timeout)[0]:
             return None
         self._waiting, _ = self._socket.accept()
-        return int(self._waiting.recv(100))
+        said = self._waiting.recv(100)
+        return int(said) if said else -1  # one that was killed before it spoke
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from executors.rig import SECONDS, Rig
+from executors.rig import SECONDS, Rig, until
 from hippotune import Local, Trainer
 from hippotune.protocol.events import MetricsReported, WorkerJoined, WorkerLost
 from hippotune.scratch import Scratch
@@ -66,8 +67,7 @@ def begin(rig: Rig) -> int:
     rig.wait(WorkerJoined)
     lease = rig.run(2, evaluations=[1], saves=[1])
     process = int(rig.wait(MetricsReported, lease=lease).metrics["pid"])
-    while not Path(rig.checkpoints.parent, "saving").exists():
-        pass
+    until(Path(rig.checkpoints.parent, "saving").exists)
     return process
 
 
@@ -79,8 +79,12 @@ def expect_nothing_left(home: Path, children: list[psutil.Process]) -> None:
     assert len(children) == 2
     assert psutil.wait_procs(children, SECONDS)[1] == []
     folder = Path((home / "saving").read_text()).parent
-    while folder.exists():  # it goes after the processes
-        pass
+    until(lambda: not folder.exists())  # it goes after the processes
+
+
+def next_one_finds_nothing(home: Path) -> bool:
+    with Scratch():
+        return not Path((home / "saving").read_text()).parent.exists()
 
 
 @pytest.fixture
@@ -90,25 +94,38 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     rig.close()
 
 
-def test_a_worker_that_is_killed_leaves_no_process_and_no_temporary_folder(rig: Rig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["worker", "keeper"])
+def test_a_worker_that_is_killed_leaves_no_process_and_no_temporary_folder(
+    rig: Rig, tmp_path: Path, killed: str
+) -> None:
     worker = begin(rig)
     children = started(tmp_path)
-    os.kill(worker, signal.SIGKILL)
+    os.kill(worker if killed == "worker" else psutil.Process(worker).ppid(), signal.SIGKILL)
     assert "killed by SIGKILL" in rig.wait(WorkerLost).reason
     expect_nothing_left(tmp_path, children)
 
 
-def test_an_engine_that_is_killed_leaves_no_process_and_no_temporary_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["engine", "engine and keeper"])
+def test_an_engine_that_is_killed_leaves_no_process_and_no_temporary_folder(
+    tmp_path: Path, killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
     ) as script:
         assert script.stdout is not None
         assert script.stdout.readline() == b"begun\n"
         children = started(tmp_path)
+        keepers = psutil.Process(script.pid).children()
+        script.send_signal(signal.SIGSTOP)
+        for keeper in keepers if "keeper" in killed else []:
+            keeper.kill()
         script.kill()
+    if "keeper" in killed:  # then it is for whoever comes next
+        until(lambda: next_one_finds_nothing(tmp_path))
     expect_nothing_left(tmp_path, children)
 
 

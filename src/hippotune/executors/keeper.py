@@ -1,8 +1,8 @@
-"""A program that runs another and leaves nothing of it behind: ``python keeper.py FOLDER MODULE ARGUMENTS…``.
+"""A program that runs another and leaves nothing of it behind: ``python keeper.py PARENT MODULE ARGUMENTS…``.
 
-The module runs in a child. When that ends, or the process that started this one does, all processes that
-came of it are killed, also those that have left its group or session, and FOLDER is removed. Then this
-process ends as the child did. SIGTERM has the child killed.
+The module runs in a child. When that ends, or the process PARENT, which started this one, does, all processes
+that came of it are killed, also those that have left its group or session, and the folder that HIPPO_SCRATCH
+names is removed. Then this process ends as the child did. SIGTERM has the child killed.
 
 It imports nothing of Hippo's: it stays small while the child, which is forked off at once, becomes large.
 """
@@ -76,6 +76,13 @@ def _end_as(status: int) -> None:
     os._exit(code)
 
 
+def _end_with(parent: int, number: signal.Signals) -> None:
+    """Have the system send a signal when the parent ends; where it has ended already, end."""
+    _set(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
 def _keep(child: int, folder: str) -> None:
     import shutil
 
@@ -86,10 +93,9 @@ def _keep(child: int, folder: str) -> None:
     _end_as(status)
 
 
-def _run(folder: str, module: str, arguments: list[str]) -> None:
+def _run(module: str, arguments: list[str]) -> None:
     import runpy
 
-    os.environ["HIPPO_SCRATCH"] = folder
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
@@ -98,9 +104,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _set(_PR_SET_CHILD_SUBREAPER, 1)
-    _set(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _end_with(int(sys.argv[1]), signal.SIGTERM)
+    keeper = os.getpid()
     if forked := os.fork():
-        _keep(forked, sys.argv[1])
-    _set(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _keep(forked, os.environ["HIPPO_SCRATCH"])
+    _end_with(keeper, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    _run(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _run(sys.argv[2], sys.argv[3:])

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from hippotune.scratch import Scratch
+from hippotune.scratch import VARIABLE, Scratch, end_processes
 
 _SOURCES = str(Path(__file__).resolve().parents[2])
 _KEEPER = str(Path(__file__).with_name("keeper.py"))
@@ -39,12 +39,12 @@ class KeptProcess(subprocess.Popen[bytes]):
         try:
             super().__init__(
                 # -P: a module in the working directory must not stand in for one of the standard library.
-                [sys.executable, "-P", _KEEPER, str(self.folder), module, *arguments],
+                [sys.executable, "-P", _KEEPER, str(os.getpid()), module, *arguments],
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
                 pass_fds=[self._scratch.descriptor, *descriptors],
-                env={**environment, "PYTHONPATH": os.pathsep.join(path)},
+                env={**environment, "PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
             )
         except BaseException:
@@ -64,4 +64,6 @@ class KeptProcess(subprocess.Popen[bytes]):
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
         self.wait()
+        if self.folder.exists():  # the keeper was killed before it had done its work
+            end_processes(self.folder)
         self._scratch.remove()

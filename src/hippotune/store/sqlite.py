@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from hippotune import scratch
 from hippotune.durable import sync
 from hippotune.errors import StoreError
 
@@ -60,7 +61,7 @@ def _reading_only(path: Path) -> sa.Engine:
     if not (logs[0].exists() and logs[0].stat().st_size):
         options += "&immutable=1"
     elif not logs[1].exists():
-        copy = tempfile.TemporaryDirectory(prefix="hippo-")
+        copy = tempfile.TemporaryDirectory(dir=scratch.place())
         for file in (path, logs[0]):
             shutil.copy(file, copy.name)
         path, options = Path(copy.name, path.name), "mode=rw"

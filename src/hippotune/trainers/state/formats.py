@@ -14,7 +14,6 @@ own workers wrote.
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import sys
 import tarfile
@@ -196,7 +195,7 @@ def _of_numpy() -> list[Any]:
 def files_of(trainer: Any) -> Write:
     """Let a trainer save its files now; return what writes them as one."""
     random = pickle.dumps(seeding.capture(), protocol=5)
-    folder = TemporaryDirectory(prefix="hippo-", dir=os.environ.get(scratch.VARIABLE))
+    folder = TemporaryDirectory(dir=scratch.place())
     path = Path(folder.name) / _STATE
     with seeding.put_back():
         trainer.save(path)
@@ -228,7 +227,7 @@ def _without_time(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def put_files(trainer: Any, file: Source) -> None:
     """Have a trainer load the files that `files_of` kept."""
-    with TemporaryDirectory(prefix="hippo-", dir=os.environ.get(scratch.VARIABLE)) as folder:
+    with TemporaryDirectory(dir=scratch.place()) as folder:
         try:
             with tarfile.open(fileobj=file, mode="r|") as archive:
                 if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
