@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 
@@ -43,8 +46,12 @@ class Nodes:
                 "num_gpus": 0,
                 "include_dashboard": False,
                 "object_store_memory": _STORE_BYTES,
-                # A node that is gone is noticed soon.
-                "_system_config": {"health_check_period_ms": 200, "health_check_failure_threshold": 5},
+                # A node that is gone is noticed soon, and metrics are fresh.
+                "_system_config": {
+                    "health_check_period_ms": 200,
+                    "health_check_failure_threshold": 5,
+                    "metrics_report_interval_ms": 500,
+                },
             },
         )
         self._nodes: list[Any] = []
@@ -71,6 +78,28 @@ class Nodes:
     def occupy(self, resources: dict[str, float]) -> Occupant:
         """Be somebody else who uses the cluster; returns when they have what they want."""
         return Occupant(self._ray, resources)
+
+    @property
+    def logs(self) -> str:
+        """What Ray has in the logs of its workers."""
+        folder = Path(self._ray._private.worker._global_node.get_logs_dir_path())
+        return "".join(log.read_text(errors="replace") for log in folder.glob("worker-*.out"))
+
+    @property
+    def actors(self) -> list[str]:
+        """The names of all actors."""
+        return [actor["name"] for actor in self._ray.util.list_named_actors(all_namespaces=True)]
+
+    @property
+    def metrics(self) -> str:
+        """What the nodes' agents export, as far as they are up."""
+        found = ""
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                with suppress(OSError):
+                    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+                    found += urlopen(url, timeout=5).read().decode()
+        return found
 
     @property
     def is_joined(self) -> bool:

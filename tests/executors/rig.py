@@ -112,7 +112,7 @@ class Rig:
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._unread: list[Event] = []
         settings = {"gate": self.gate.address, **(settings or {})}
-        job = Job(trainer, settings, 7, self.checkpoints, packing)
+        job = Job(trainer, settings, 7, self.checkpoints, packing, study="rig")
         asyncio.run(executor.start(job, self._inbox.put))
 
     def run(
@@ -152,6 +152,8 @@ class Rig:
                 peers=tuple(peers),
                 width=Fraction(1 + len(peers)),
                 patience=patience,
+                study="rig",
+                trial=7,
             )
         )
         return lease

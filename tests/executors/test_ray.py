@@ -9,6 +9,7 @@ import queue
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,12 +25,8 @@ from executors.rig import CONFIG, SECONDS, Rig
 from hippotune import Ray, Study, TrainerError
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
 from hippotune.executors.base import Job
-from hippotune.executors.local.channel import Channel
-from hippotune.executors.ray import network as ray_network
 from hippotune.executors.ray import pool as ray_pool
-from hippotune.executors.ray import slot as ray_slot
 from hippotune.executors.ray.cluster import SlotResources
-from hippotune.executors.ray.network import Address
 from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
@@ -97,6 +94,14 @@ def processes_of(rig: Rig, worker: int = 0) -> list[psutil.Process]:
     return [process, *process.parents()[:2]]
 
 
+def until(is_so: Callable[[], Any]) -> None:
+    """Wait for something to become so."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 # How workers end.
 
 
@@ -152,35 +157,13 @@ def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(shared: Rig)
     assert shared.story(again)[-1] == LeaseFinished(again, 2)
 
 
-def test_an_actor_that_the_driver_cannot_speak_with_any_more_is_replaced(
-    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines: list[Channel] = []
-
-    def call(address: Address, secret: bytes) -> Channel:
-        lines.append(ray_network.call(address, secret))
-        return lines[-1]
-
-    monkeypatch.setattr(ray_slot, "call", call)
-    monkeypatch.setattr(ray_slot, "_NOTICE_SECONDS", 0.1)
-    rig = make_rig(Ray(workers=1))
-    rig.wait(WorkerJoined)
-    left_behind = processes_of(rig)
-    lines[0].disconnect()
-    assert "its connection closed" in rig.wait(WorkerLost).reason
-    rig.wait(WorkerJoined)
-    assert psutil.wait_procs(left_behind, SECONDS)[1] == []
-
-
-def test_where_no_actor_can_be_spoken_with_the_study_says_what_to_do(
-    cluster: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray_slot, "call", lambda address, _: ray_network.call(address, b"a guess"))
-    with (
-        Study("mute", Noisy, home=tmp_path, executor=Ray(workers=1), version="1") as study,
-        pytest.raises(TrainerError, match=r"3 actors in a row.*cannot speak with it at .*all ports have to"),
-    ):
-        study.eval(CONFIG, 1)
+def test_rays_own_tools_show_the_actors_their_prints_and_what_is_trained(shared: Rig, cluster: Nodes) -> None:
+    shared.story(shared.run(3, fault="train print 1"))
+    assert [name for name in cluster.actors if re.fullmatch(r"hippo/rig/worker-0(\.\d+)?", name)]
+    until(lambda: "the trainer is fine" in cluster.logs)
+    tags = r"\{[^}]*study=\"rig\"[^}]*trial=\"7\"[^}]*\}"
+    until(lambda: re.search(rf"hippo_steps(_total)?{tags} [1-9]", cluster.metrics))
+    until(lambda: re.search(rf"hippo_stages(_total)?{tags} [1-9]", cluster.metrics))
 
 
 # How many workers there are.

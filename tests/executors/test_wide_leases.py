@@ -97,7 +97,9 @@ class Workers:
         if width == 1:
             self._processes[0].send(encode(lease))
         for rank in range(width if width > 1 else 0):
-            self._processes[rank].send(encode(Part(lease, rank, f"file://{self.home}/meeting-{number}")))
+            self._processes[rank].send(
+                encode(Part(lease, rank, f"file://{self.home}/meeting-{number}", b"key"))
+            )
         return number
 
     def update(self, lease: int, end: int) -> None:

@@ -52,7 +52,8 @@ class Job:
     `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
     with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
     the parts of the trainer's fingerprint, which workers must find again. `start` is what trials from scratch
-    begin with.
+    begin with. `study` is for people: whose job it was at
+    first.
     """
 
     trainer: type[Trainer]
@@ -63,6 +64,7 @@ class Job:
     threads: int | None = None
     code: Mapping[str, str] = field(default_factory=dict)
     start: Start | None = None
+    study: str = ""
 
 
 class Executor(ABC):

@@ -108,16 +108,22 @@ def _prune(folder: Path) -> None:
 
 
 class LeaseLog:
-    """Takes over a worker's standard output and standard error, for good."""
+    """Takes over a worker's standard output and standard error, for good.
 
-    def __init__(self, path: Path) -> None:
+    What Python prints is written to the descriptor `echo` too, if there is one.
+    """
+
+    def __init__(self, path: Path, echo: int | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._head = b""
         self._run: LeaseRun | None = None
         self._marked: tuple[str | None, int] | None = None
         self._open()
-        sys.stdout, sys.stderr = _Marked(1, self._mark), _Marked(2, self._mark)
+        if echo is not None:
+            os.set_inheritable(echo, False)
+        second = None if echo is None else _written_by_line(echo)
+        sys.stdout, sys.stderr = _Marked(1, self._mark, second), _Marked(2, self._mark, second)
         threading.Thread(target=self._watch, name="log", daemon=True).start()
 
     @contextmanager
@@ -174,15 +180,26 @@ class LeaseLog:
             os.write(1, _CUT + last)
 
 
-class _Marked(io.TextIOWrapper):
-    """Text that is written line by line, with marks between what was written at different steps."""
+def _written_by_line(descriptor: int) -> io.TextIOWrapper:
+    return open(descriptor, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
-    def __init__(self, descriptor: int, mark: Callable[[], str]) -> None:
+
+class _Marked(io.TextIOWrapper):
+    """Text that is written line by line, with marks between what was written at different steps.
+
+    What is written goes to `echo` too, without the marks.
+    """
+
+    def __init__(self, descriptor: int, mark: Callable[[], str], echo: io.TextIOWrapper | None) -> None:
         raw = open(descriptor, "wb", closefd=False)  # noqa: SIM115
         super().__init__(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
         self._mark = mark
+        self._echo = echo
 
     def write(self, text: str) -> int:
         if mark := self._mark():
             super().write(mark)
+        if self._echo is not None:
+            with suppress(OSError):
+                self._echo.write(text)
         return super().write(text)

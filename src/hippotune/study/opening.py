@@ -40,7 +40,9 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     packing = 1 if study.width is None else study.width.packing
     folder = checkpoint_folder(study.home, identity.key)
     start = None if study.start is None else find_start(study.start, study.home)
-    job = Job(study.trainer, study.settings, study.seed, folder, packing, threads, identity.code, start)
+    job = Job(
+        study.trainer, study.settings, study.seed, folder, packing, threads, identity.code, start, study.name
+    )
     try:
         proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit)
         limits = study.checkpoint_budget, study.width

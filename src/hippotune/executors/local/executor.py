@@ -24,7 +24,7 @@ from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.local.slot import Slot
 from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.shipping import pack
-from hippotune.executors.worker.wide import Part
+from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 
 
@@ -105,12 +105,11 @@ class Local(Executor):
             return  # it is lost, and that is announced
         meeting = Path(folder, f"lease-{command.lease}").as_uri()
         self._groups.form(command.lease, workers)
-        for rank, worker in enumerate(workers):
-            if not self._slots[worker].carry_out(Part(command, rank, meeting)):
-                for other in self._groups.lose(
-                    worker
-                ):  # it is lost already, and was not yet on the lease then
-                    self._slots[other].end(f"was ended: worker {worker}, which it trained with, is lost")
+        for part in parts(command, meeting):
+            if not self._slots[part.worker].carry_out(part):
+                # It is lost already, and was not yet on the lease then.
+                for other in self._groups.lose(part.worker):
+                    self._slots[other].end(f"was ended: worker {part.worker}, which it trained with, is lost")
                 return
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import pickle
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
@@ -29,17 +29,32 @@ _TAIL_BYTES = 1 << 13
 
 
 class WorkerProcess:
-    """One process. Receiving is for one thread; everything else may be called from any."""
+    """One process. Receiving is for one thread; everything else may be called from any.
 
-    def __init__(self, worker: int, log: Path, environment: Mapping[str, str], cores: Sequence[int]) -> None:
+    What is printed goes to `log`, and by way of the descriptor `echo`, if there is one, to a second place.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        log: Path,
+        environment: Mapping[str, str],
+        cores: Sequence[int],
+        echo: int | None = None,
+    ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
         lease_log.keep(log)  # of a process that died together with its parent
         self._log = log
-        with log.open("ab") as output, theirs:
-            arguments = [str(theirs.fileno()), str(worker), ",".join(map(str, cores)), str(log)]
+        with log.open("ab") as output, theirs, ExitStack() as copies:
+            descriptors = [theirs.fileno()]
+            if echo is not None:  # its own number is taken by the child's output
+                descriptors.append(os.dup(echo))
+                copies.callback(os.close, descriptors[-1])
+            channel, *echoes = map(str, descriptors)
+            arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]
             self._process = KeptProcess(
-                "hippotune.executors.worker", arguments, environment, output, descriptors=[theirs.fileno()]
+                "hippotune.executors.worker", arguments, environment, output, descriptors=descriptors
             )
         self._line = Channel(ours)
 

@@ -5,31 +5,30 @@ are the very program that trains on one machine. So results are the same, user c
 environment of its own, and where it crashes, hangs or runs out of memory, a process is replaced and not an
 actor.
 
-Orders come from its driver, and messages go there, over a channel of their own. The processes die with the
-actor, and the actor with its driver.
+It is an async actor. Orders are calls; what there is to say is streamed by one call that lasts as long as the
+actor. The processes die with the actor, and the actor with its driver.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import socket
 import sys
-import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
 from hippotune.executors import lease_log
-from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.local.slot import Slot
+from hippotune.executors.ray.addresses import interface_of, reserved_port
 from hippotune.executors.ray.cluster import load_ray
-from hippotune.executors.ray.network import answer, interface_of, listen, reserved_port
 from hippotune.executors.shipping import Parcel
 from hippotune.protocol.events import (
     CheckpointSaved,
@@ -54,6 +53,7 @@ _PATIENT = (
     SaveFailed,
 )
 _LINGER_SECONDS = 0.005
+_STDOUT = 1
 
 # What is ordered, for which worker; with it goes the message of a command and the patience with what it
 # begins, or why a worker is to end.
@@ -70,7 +70,6 @@ class ActorSpec:
     environment: Mapping[str, str]
     hang_after: float | None
     version: str
-    secret: bytes = field(repr=False)
 
     def log_of(self, worker: int) -> Path:
         """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
@@ -79,14 +78,11 @@ class ActorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The actor is up, on this node, and listens at a port for its driver's call.
-
-    Others who train a lease with its workers meet them at `meeting`.
-    """
+    """The actor is up, on this node. Others who train a lease with its workers meet them at `meeting`."""
 
     host: str
     address: str
-    port: int
+    node: str
     meeting: str
 
     def __str__(self) -> str:
@@ -111,114 +107,98 @@ Messages = list[tuple[int, Message]]
 
 
 class RayWorker:
-    """Holds a slot, and the processes that work there."""
+    """Holds a slot, and the processes that work there. `name` is what Ray's logs call it."""
 
-    def __init__(self, workers: Sequence[int], spec: ActorSpec) -> None:
+    def __init__(self, name: str, workers: Sequence[int], spec: ActorSpec) -> None:
         ray = load_ray()
-        self._slots: dict[int, Slot] = {}
-        self._news = threading.Condition()
-        self._unsaid: Messages = []
-        self._channel: Channel | None = None
-        self._alone = threading.Event()
+        self._name = name
         self._first = workers[0]
+        self._slots: dict[int, Slot] = {}
+        self._unsaid: Messages = []
+        self._orders: dict[int, Order] = {}
+        self._orders_done = 0
+        context = ray.get_runtime_context()
         address: str = ray.util.get_node_ip_address()
         self._port = reserved_port(address)  # held as long as this actor lives
-        self._listening = listen(address)
-        here = Ready(
-            socket.gethostname(),
-            address,
-            port=self._listening.getsockname()[1],
-            meeting=f"tcp://{address}:{self._port.getsockname()[1]}",
-        )
+        meeting = f"tcp://{address}:{self._port.getsockname()[1]}"
+        here = Ready(socket.gethostname(), address, context.get_node_id(), meeting)
         self._found: Ready | Failed = here
         if problem := _problem(spec):
             self._found = Failed(f"{here} {problem}")
             return
         environment = dict(os.environ)
-        environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for user code that uses Ray
+        environment["RAY_ADDRESS"] = context.gcs_address  # for user code that uses Ray
         if interface := interface_of(address):
             environment.setdefault("GLOO_SOCKET_IFNAME", interface)
         environment |= spec.environment
         greeting = pickle.dumps(replace(spec.parcel, path=_search_path(spec.parcel)), protocol=5)
         for worker in workers:
-            begin = partial(WorkerProcess, log=spec.log_of(worker), environment=environment, cores=[])
+            begin = partial(
+                WorkerProcess, log=spec.log_of(worker), environment=environment, cores=[], echo=_STDOUT
+            )
             hear, hang_timeout = partial(self._hear, worker), HangTimeout(spec.hang_after)
             alone: list[Slot] = []  # whether others can go on is for the driver to say
             slot = Slot(worker, begin, greeting, hear, hang_timeout, alone)
             alone.append(slot)
             self._slots[worker] = slot
-        threading.Thread(target=self._serve, args=[spec.secret], name="orders", daemon=True).start()
-        threading.Thread(target=self._speak_later, name="news", daemon=True).start()
+
+    def __repr__(self) -> str:
+        return self._name
+
+    async def events(self) -> AsyncIterator[Messages]:
+        """Bring the processes up, and say all that there is to say, to the end."""
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        yield [(self._first, self._found)]
         for slot in self._slots.values():
             slot.start()
+        said: Messages = []
+        while not any(isinstance(message, Closed | Failed) for _, message in said):
+            await self._news.wait()
+            self._news.clear()
+            said, self._unsaid = self._unsaid, []
+            if said:
+                yield said
 
-    def settle(self) -> Ready | Failed:
-        """Say where the actor is, or why no worker can work there."""
-        return self._found
-
-    def stay(self) -> None:
-        """Come back when the driver is gone. Where the actor is, the call fails, and its error says why."""
-        self._alone.wait()
-
-    def _serve(self, secret: bytes) -> None:
-        """Do what the driver orders, until it is gone."""
-        with self._listening:
-            channel = answer(self._listening, secret)
-        with self._news:
-            self._channel = channel
-            self._speak()
-        try:
-            while True:
-                self._do(*pickle.loads(channel.wait()))
-        except EOFError:
-            pass
-        finally:
-            for slot in self._slots.values():
-                slot.abandon()
-            channel.disconnect()
-            self._alone.set()
+    async def order(self, number: int, order: Order) -> None:
+        """Do what the driver orders, in the order of its numbers: calls may overtake each other."""
+        self._orders[number] = order
+        while self._orders_done in self._orders:
+            next_order = self._orders.pop(self._orders_done)
+            self._orders_done += 1
+            self._do(*next_order)
 
     def _do(self, what: str, worker: int, message: bytes, patience: int) -> None:
         if what == "close":
-            threading.Thread(target=self._close, name="closing", daemon=True).start()
+            self._closing = asyncio.create_task(asyncio.to_thread(self._close))
         elif worker in self._slots:
             if what == "end":
                 self._slots[worker].end(message.decode())
             else:
                 self._slots[worker].deliver(message, patience)
 
+    # The slots' own threads.
+
     def _close(self) -> None:
         for slot in self._slots.values():
             slot.ask_to_close()
         for slot in self._slots.values():
             slot.join()
-        self._say(self._first, Closed())
+        self._loop.call_soon_threadsafe(self._say, self._first, Closed())
 
     def _hear(self, worker: int, event: Event) -> None:
         reason = self._slots[worker].given_up
         given_up = isinstance(event, WorkerJoined) and reason is not None
-        self._say(worker, Failed(str(reason)) if given_up else event)
+        self._loop.call_soon_threadsafe(self._say, worker, Failed(str(reason)) if given_up else event)
+
+    # The actor's thread.
 
     def _say(self, worker: int, message: Message) -> None:
-        with self._news:
-            self._unsaid.append((worker, message))
-            if not isinstance(message, _PATIENT):
-                self._speak()
-            elif len(self._unsaid) == 1:
-                self._news.notify()
-
-    def _speak(self) -> None:
-        """Say what there is to say. With `_news` held."""
-        if self._channel is not None and self._unsaid:
-            self._channel.put(pickle.dumps(self._unsaid, protocol=5))
-            self._unsaid = []
-
-    def _speak_later(self) -> None:
-        with self._news:
-            while True:
-                self._news.wait_for(lambda: self._unsaid and self._channel)
-                self._news.wait(_LINGER_SECONDS)
-                self._speak()
+        self._unsaid.append((worker, message))
+        if not isinstance(message, _PATIENT):
+            self._news.set()
+        elif len(self._unsaid) == 1:
+            self._loop.call_later(_LINGER_SECONDS, self._news.set)
 
 
 def _problem(spec: ActorSpec) -> str | None:

@@ -114,7 +114,6 @@ class Ray(Executor):
             environment=alike(os.environ, self.threads or job.threads or self.usual_threads),
             hang_after=self._hang_after,
             version=__version__,
-            secret=secrets.token_bytes(32),
         )
         self._cluster = join(self._address, self._runtime_env)
         try:
@@ -124,7 +123,7 @@ class Ray(Executor):
                 left_over.unlink(missing_ok=True)
             self._marker.touch()
             wanted = Wanted(self._slot, self._workers, job.packing, self._runtime_env)
-            pool = RayPool(self._cluster, wanted, spec, emit)
+            pool = RayPool(self._cluster, wanted, spec, job.study, emit)
             self._end = weakref.finalize(self, _abandon, pool, os.getpid())
             self._pool = pool
             pool.start()

@@ -1,11 +1,12 @@
 """All slots of an executor on Ray: replaced where they are lost, and as many as the cluster has room for.
 
-Every slot has a thread of its own, and another one asks the cluster now and then what it has. They come here
-under one lock. What the engine wants done goes to the actors directly.
+A thread of its own runs an event loop, on which everything here happens. What the engine wants done is put
+there too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Mapping
@@ -17,10 +18,10 @@ from typing import Any
 from hippotune.executors.base import Emit
 from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.ray.actor import ActorSpec, Closed, Failed, Message, Messages, Ready
-from hippotune.executors.ray.actors import Actors
 from hippotune.executors.ray.cluster import Cluster, Room, SlotResources
-from hippotune.executors.ray.slot import RaySlot
-from hippotune.executors.worker.wide import Part
+from hippotune.executors.ray.metrics import Metrics
+from hippotune.executors.ray.slot import Actors, RaySlot
+from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.protocol.events import WorkerJoined, WorkerLost
 
@@ -46,81 +47,97 @@ class Wanted:
 class RayPool:
     """See the module. Worker w is on slot w // packing."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted, spec: ActorSpec, emit: Emit) -> None:
+    def __init__(self, cluster: Cluster, wanted: Wanted, spec: ActorSpec, study: str, emit: Emit) -> None:
         self._cluster = cluster
         self._wanted = wanted
-        self._posting = spec
         self._emit = emit
-        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, spec)
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, spec, study)
+        self._metrics = Metrics()
+        self._closing = False
         self._slots: list[RaySlot] = []
         self._groups = WorkerGroups()
         self._nodes: frozenset[str] = frozenset()
         self._complete_at = monotonic()
         self._warned = False
-        self._lookout = threading.Thread(target=self._look, name="ray-lookout", daemon=True)
+        self._lookout: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hippo-ray", daemon=True)
 
     @property
     def size(self) -> int:
         """How many slots there are to be."""
         return sum(not slot.retired for slot in self._slots)
 
+    # For any thread.
+
     def start(self) -> None:
-        """Have the first actors made; returns at once."""
-        with self._lock:
-            self._take_in(self._cluster.room(self._wanted.resources))
-        self._lookout.start()
+        """Have the first actors made."""
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     def carry_out(self, command: ExecutorCommand) -> None:
-        """Send a command to its worker, and a lease with peers to all of them."""
-        if self._closing.is_set() or not self._cluster.is_up:
+        """Send a command to its worker, and a lease with peers to all of them; returns at once."""
+        self._loop.call_soon_threadsafe(self._carry_out, command)
+
+    def close(self) -> None:
+        """Let saves that are under way finish, then end all actors. Waits for it."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def abandon(self) -> None:
+        """End all actors at once, whatever they are doing."""
+        self._closing = True
+        for slot in self._slots:
+            slot.abandon()
+
+    # On the event loop.
+
+    async def _start(self) -> None:
+        self._take_in(self._cluster.room(self._wanted.resources))
+        self._lookout = asyncio.create_task(self._look())
+
+    async def _close(self) -> None:
+        self._closing = True
+        if self._lookout is not None:
+            self._lookout.cancel()
+        for slot in self._slots:
+            if slot.joined:
+                slot.ask_to_close()
+            else:
+                slot.close()
+        for slot in self._slots:
+            await slot.join()
+
+    def _carry_out(self, command: ExecutorCommand) -> None:
+        if self._closing or not self._cluster.is_up:
             return
         lead = self._slot_of(command.worker)
+        if isinstance(command, RunLease):
+            self._metrics.begin(command)
         if not isinstance(command, RunLease) or not command.peers:
             lead.carry_out(command.worker, command)
         elif (place := lead.place) is not None:
             workers = (command.worker, *command.peers)
             self._groups.form(command.lease, workers)
-            for rank, worker in enumerate(workers):
-                if not self._slot_of(worker).carry_out(worker, Part(command, rank, place.meeting)):
-                    self._end_those_bound_to(worker)  # it is lost already, and was not yet on the lease then
+            for part in parts(command, f"{place.meeting}/lease-{command.lease}"):
+                if not self._slot_of(part.worker).carry_out(part.worker, part):
+                    # It is lost already, and was not yet on the lease then.
+                    self._end_those_bound_to(part.worker)
                     return
-
-    def close(self) -> None:
-        """Let saves that are under way finish, then end all actors. Waits for it."""
-        with self._lock:
-            self._closing.set()
-            for slot in self._slots:
-                if slot.joined:
-                    slot.ask_to_close()
-                else:
-                    slot.close()
-        for slot in self._slots:
-            slot.join()
-        if self._lookout.is_alive():
-            self._lookout.join()
-
-    def abandon(self) -> None:
-        """End all actors at once, whatever they are doing."""
-        self._closing.set()
-        for slot in self._slots:
-            slot.close()
 
     def _slot_of(self, worker: int) -> RaySlot:
         return self._slots[worker // self._wanted.packing]
 
-    # The slots' threads.
-
     def _hear(self, slot: RaySlot, actor: Any, said: Messages | Exception) -> None:
-        with self._lock:
-            if not slot.holds(actor):
-                return
-            if isinstance(said, Exception):
-                self._replace(slot, said)
-            else:
-                for worker, message in said:
-                    self._pass_on(slot, worker, message)
+        if not slot.holds(actor):
+            return
+        if isinstance(said, Exception):
+            self._replace(slot, said)
+        else:
+            for worker, message in said:
+                self._pass_on(slot, worker, message)
 
     def _pass_on(self, slot: RaySlot, worker: int, message: Message) -> None:
         match message:
@@ -137,9 +154,9 @@ class RayPool:
                 slot.forget(worker, reason, kind)
                 self._end_those_bound_to(worker)
             case _:
-                with self._groups.lock:
-                    if self._groups.counts(message):
-                        self._emit(message)
+                if self._groups.counts(message):
+                    self._metrics.observe(message)
+                    self._emit(message)
 
     def _end_those_bound_to(self, worker: int) -> None:
         """Where one of several that train together is lost, all are ended."""
@@ -155,7 +172,7 @@ class RayPool:
         slot.lose(reason)
         for worker in slot.workers:
             self._end_those_bound_to(worker)
-        if self._closing.is_set():
+        if self._closing:
             slot.close()
         elif slot.failed_starts == _MOST_FAILED_STARTS:
             self._give_up(slot, f"{_MOST_FAILED_STARTS} actors in a row did not come up. The last: {reason}")
@@ -172,15 +189,13 @@ class RayPool:
         else:
             slot.announce(slot.workers[0])
 
-    # The lookout's thread.
+    # What the cluster has.
 
-    def _look(self) -> None:
-        while not self._closing.wait(_LOOK_SECONDS):
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
             with suppress(Exception):  # a cluster that does not answer now may do so later
-                room = self._cluster.room(self._wanted.resources)
-                with self._lock:
-                    if not self._closing.is_set():
-                        self._take_in(room)
+                self._take_in(await asyncio.to_thread(self._cluster.room, self._wanted.resources))
 
     def _take_in(self, room: Room) -> None:
         """Adjust to what the cluster has."""
@@ -206,7 +221,7 @@ class RayPool:
     def _add_slot(self) -> None:
         number, packing = len(self._slots), self._wanted.packing
         workers = range(number * packing, (number + 1) * packing)
-        slot = RaySlot(number, workers, self._actors, self._posting.secret, self._emit, self._hear)
+        slot = RaySlot(number, workers, self._actors, self._emit, self._hear)
         self._slots.append(slot)
         slot.start()
 

@@ -2,44 +2,73 @@
 
     retired ◀──▶ waiting ──▶ joined ──▶ lost ──▶ waiting ...     three actors in a row that fail: given up
 
-An actor waits until the cluster has room for it. When it is up, it is called: orders and messages go over a
-line, and Ray says when the actor is gone, and why. A slot has a thread of its own, which stays with one actor
-after the other to its end.
+An actor waits until the cluster has room for it. Orders are calls of it, messages come by a stream, and Ray
+says when the actor is gone, and why. All of this happens on the event loop of the pool.
 """
 
 from __future__ import annotations
 
-import pickle
-import queue
-import threading
-from collections.abc import Callable, Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from hippotune.errors import HippoError
 from hippotune.executors.base import Emit
-from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.slot import patience_with
-from hippotune.executors.ray.actor import Messages, Order, Ready
-from hippotune.executors.ray.actors import Actors
-from hippotune.executors.ray.network import call
+from hippotune.executors.ray.actor import ActorSpec, Messages, Order, RayWorker, Ready
+from hippotune.executors.ray.cluster import Cluster, SlotResources
 from hippotune.executors.shipping import encode
 from hippotune.executors.worker.wide import Part
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.protocol.events import LeaseFailed, WorkerJoined, WorkerLost
 from hippotune.protocol.failures import LossKind
 
-# How long it may take Ray to notice that an actor whose connection closed is gone.
-_NOTICE_SECONDS = 5.0
-
 Hear = Callable[["RaySlot", Any, Messages | Exception], None]
 
 
-class RaySlot:
-    """One slot. Its state changes under the pool's lock, unless it has left the pool.
+class Actors:
+    """Makes actors on a cluster, with names that people find in Ray's tools: ``hippo/STUDY/worker-N``.
 
-    `hear` is called in the slot's own thread with an actor and what it says, or the error where it is gone;
-    it has to ask, under that lock, whether the slot still `holds` this actor.
+    The namespace is the executor's own, so that a study of the same name elsewhere is not in the way.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resources: SlotResources,
+        runtime_env: Mapping[str, Any] | None,
+        spec: ActorSpec,
+        study: str,
+    ) -> None:
+        self._cluster = cluster
+        self._prefix = f"hippo/{study}/worker-"
+        options = {**resources.options(), "max_restarts": 0, "namespace": spec.marker}
+        if runtime_env and not cluster.carries_environment:
+            options["runtime_env"] = dict(runtime_env)
+        self._class = cluster.ray.remote(RayWorker)
+        self._options = options
+        self._spec = cluster.ray.put(spec)  # to every node once, however many slots it has
+
+    def make(self, workers: Sequence[int], times: int) -> Any:
+        """Have an actor made that holds a slot; it comes up when there is room for it."""
+        name = self._prefix + "+".join(map(str, workers)) + (f".{times}" if times else "")
+        return self._class.options(**self._options, name=name).remote(name, workers, self._spec)
+
+    def kill(self, actor: Any) -> None:
+        """End an actor at once, and with it its processes. For any thread."""
+        if self._cluster.is_up:
+            with suppress(Exception):  # it may be dead already, and then it need not be killed
+                self._cluster.ray.kill(actor)
+
+
+class RaySlot:
+    """One slot.
+
+    `hear` is called with an actor and what it says, or the error where it is gone; it has to ask whether the
+    slot still `holds` this actor.
 
     Attributes
     ----------
@@ -53,15 +82,7 @@ class RaySlot:
         How many actors in a row did not come up.
     """
 
-    def __init__(
-        self,
-        number: int,
-        workers: Sequence[int],
-        actors: Actors,
-        secret: bytes,
-        emit: Emit,
-        hear: Hear,
-    ) -> None:
+    def __init__(self, number: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear) -> None:
         self.number = number
         self.workers = workers
         self.announced: set[int] = set()
@@ -69,14 +90,13 @@ class RaySlot:
         self.place: Ready | None = None
         self.failed_starts = 0
         self._actors = actors
-        self._secret = secret
         self._emit = emit
         self._hear = hear
         self._actor: Any = None
-        self._channel: Channel | None = None
-        self._made: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._live, name=f"ray-slot-{number}", daemon=True)
-        self._thread.start()
+        self._made = itertools.count()
+        self._orders = itertools.count()
+        self._listening: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
 
     @property
     def joined(self) -> bool:
@@ -105,8 +125,9 @@ class RaySlot:
     def start(self) -> None:
         """Have an actor made, as soon as the cluster has room for it."""
         self.place = None
-        self._actor = self._actors.make(self.workers)
-        self._made.put(self._actor)
+        self._orders = itertools.count()
+        self._actor = self._actors.make(self.workers, next(self._made))
+        self._listening = asyncio.create_task(self._listen(self._actor))
 
     def announce(self, worker: int, platform: str = "") -> None:
         """Have the engine count on a worker."""
@@ -120,7 +141,7 @@ class RaySlot:
             self._emit(WorkerLost(worker, reason, kind))
 
     def carry_out(self, worker: int, command: ExecutorCommand | Part) -> bool:
-        """Pass a command on; False where the worker is gone, and its loss announced. For any thread."""
+        """Pass a command on; False where the worker is gone, and its loss announced."""
         if self.given_up is not None and isinstance(command, RunLease):
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
         if not self.joined or worker not in self.announced:
@@ -129,7 +150,7 @@ class RaySlot:
         return True
 
     def end(self, worker: int, reason: str) -> None:
-        """Have the process of a worker replaced. For any thread."""
+        """Have the process of a worker replaced."""
         self._order(("end", worker, reason.encode(), 0))
 
     def ask_to_close(self) -> None:
@@ -145,79 +166,45 @@ class RaySlot:
 
     def retire(self) -> None:
         """End the actor without a word, and have no other until told to start again."""
-        actor, self._actor = self._actor, None
+        self.abandon()
+        self._actor = None
         self.announced.clear()
         self.given_up = None
-        if actor is not None:
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+
+    def abandon(self) -> None:
+        """End the actor at once. For any thread."""
+        if (actor := self._actor) is not None:
             self._actors.kill(actor)
-        if (channel := self._channel) is not None:
-            channel.disconnect()
 
     def close(self) -> None:
         """End the actor without a word, for ever."""
         self.retire()
-        self._made.put(None)
+        self._closed.set()
 
-    def join(self) -> None:
+    async def join(self) -> None:
         """Wait until the slot is closed."""
-        self._thread.join()
+        await self._closed.wait()
 
     def _order(self, order: Order) -> None:
-        if (channel := self._channel) is not None:
-            channel.send(pickle.dumps(order, protocol=5))
+        if (actor := self._actor) is None:
+            return
+        loop = asyncio.get_running_loop()
 
-    # The slot's own thread.
+        def done(answer: Future[None]) -> None:
+            if isinstance(error := answer.exception(), Exception):  # it would wait for this order for ever
+                loop.call_soon_threadsafe(self._hear, self, actor, error)
 
-    def _live(self) -> None:
+        actor.order.remote(next(self._orders), order).future().add_done_callback(done)
+
+    async def _listen(self, actor: Any) -> None:
+        """Stay with an actor to its end."""
         try:
-            while (actor := self._made.get()) is not None:
-                self._hear(self, actor, self._see_through(actor))
-        finally:  # also where `emit` raises: the study is closing
-            self.retire()
-
-    def _see_through(self, actor: Any) -> Exception:
-        """Stay with an actor to its end; return why it is gone."""
-        try:
-            found = self._actors.settle(actor)
+            async for said in actor.events.options(num_returns="streaming").remote():
+                self._hear(self, actor, await said)
         except Exception as error:
-            return error
-        self._hear(self, actor, [(self.workers[0], found)])
-        if not isinstance(found, Ready):
-            return HippoError(found.reason)
-        try:
-            end = self._actors.end(actor)
-            channel = call((found.address, found.port), self._secret)
-        except Exception as error:
-            return error
-        end.add_done_callback(lambda _: channel.disconnect())
-        self._channel = channel
-        try:
-            while self.holds(actor):
-                said = _received(channel)
-                if isinstance(said, EOFError):
-                    break
-                self._hear(self, actor, said)
-        finally:
-            self._channel = None
-            channel.close()
-        return _cause(end) if self.holds(actor) else HippoError("it was told to end")
-
-
-def _received(channel: Channel) -> Messages | Exception:
-    """Wait for what is said next; return an `EOFError` at the end, and any other where it makes no sense."""
-    try:
-        messages: Messages = pickle.loads(channel.wait())
-    except Exception as error:
-        return error
-    return messages
-
-
-def _cause(end: Future[None]) -> Exception:
-    """Return what Ray says of an actor whose connection has closed."""
-    try:
-        end.result(_NOTICE_SECONDS)
-    except TimeoutError:
-        pass
-    except Exception as error:
-        return error
-    return HippoError("its connection closed, and Ray does not say why")
+            self._hear(self, actor, error)
+        else:
+            self._hear(self, actor, HippoError("it has nothing more to say"))

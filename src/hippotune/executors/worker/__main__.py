@@ -1,8 +1,9 @@
-"""The program of a worker process: ``python -m hippotune.executors.worker DESCRIPTOR WORKER CORES LOG``.
+"""The program of a worker: ``python -m hippotune.executors.worker DESCRIPTOR WORKER CORES LOG [ECHO]``.
 
 The main thread trains: user code runs there, as many libraries want it. A second reads commands from the
 connection with the given descriptor, and ends the process when the other end is gone. A third, the saver,
-writes checkpoints. What user code prints goes to a log file and never mixes with messages.
+writes checkpoints. What user code prints goes to a log file, and to the descriptor ECHO if one is given; it
+never mixes with messages.
 
 The parent speaks first, with a `Parcel`; then come `RunLease`, `Part` and `UpdateLease`, and None to close.
 This process sends lists of events, the first of them `WorkerJoined`.
@@ -65,12 +66,12 @@ class _ParentChannel:
             self._connection.close()
 
 
-def main(descriptor: int, worker: int, cores: Sequence[int], log: Path) -> None:
-    """Work until told to close. What is printed goes to `log`."""
+def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: int | None = None) -> None:
+    """Work until told to close. What is printed goes to `log`, and to the descriptor `echo`."""
     faulthandler.enable()
     if cores:
         os.sched_setaffinity(0, cores)
-    lease_log = LeaseLog(log)
+    lease_log = LeaseLog(log, echo)
     channel = _ParentChannel(descriptor)
     greeting = channel.receive()
     parcel = pickle.loads(greeting)
@@ -138,7 +139,7 @@ def _exit(status: int) -> NoReturn:
 if __name__ == "__main__":
     try:
         cores = [int(core) for core in sys.argv[3].split(",") if core]
-        main(int(sys.argv[1]), int(sys.argv[2]), cores, Path(sys.argv[4]))
+        main(int(sys.argv[1]), int(sys.argv[2]), cores, Path(sys.argv[4]), *map(int, sys.argv[5:]))
     except (EOFError, ConnectionError):  # the parent went away before it had said anything
         _exit(0)
     except BaseException:

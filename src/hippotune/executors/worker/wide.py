@@ -6,18 +6,25 @@
 Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
 a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and has nobody
 to blame: it ends its process, so that the parent sees the lease as lost.
+
+What ranks send each other outside of torch's collectives is data, sealed with a key of the lease that only
+its workers know: a stranger on their network can disturb them, but tell them nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
-import pickle
-from collections.abc import Callable
+import json
+import secrets
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from hippotune.errors import HippoError
 from hippotune.executors.worker.failures import failure_of
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import LeaseFailed
@@ -35,6 +42,8 @@ _ORDERS: tuple[_Order, ...] = ("finish", "train", "evaluate", "probe")
 # A peer that is to be replaced lives on until the lead has said why the lease failed, but not for ever.
 _HEARD_SECONDS = 10.0
 _HEARD = "heard"
+_SEAL = "sha256"
+_SEAL_BYTES = hashlib.new(_SEAL).digest_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +51,30 @@ class Part:
     """A worker's part in a wide lease: rank 0 is the lead, the others follow in the order of its peers.
 
     All meet at `meeting`: ``file:///path`` on one machine, an unused path, or
-    ``tcp://host:port``, where the lead listens.
+    ``tcp://host:port/name``, where the lead listens; the name is the lease's own.
     """
 
     lease: RunLease
     rank: int
     meeting: str
+    key: bytes = field(repr=False)
+
+    @property
+    def worker(self) -> int:
+        """The worker whose part it is."""
+        return (self.lease.worker, *self.lease.peers)[self.rank]
 
     @property
     def width(self) -> int:
         """How many workers train the lease."""
         return 1 + len(self.lease.peers)
+
+
+def parts(lease: RunLease, meeting: str) -> Iterator[Part]:
+    """Yield the parts of all workers of a lease, with a key of their own."""
+    key = secrets.token_bytes(_SEAL_BYTES)
+    for rank in range(1 + len(lease.peers)):
+        yield Part(lease, rank, meeting, key)
 
 
 class PeerFailed(Exception):
@@ -81,6 +103,7 @@ class Lead:
         self._session.start(config, step, source, warm)
         content = io.BytesIO()
         self._session.snapshot()(content)
+        content.write(_seal(self._part, content.getbuffer()))
         self._ranks.send(content.getbuffer())
 
     def probe(self, required: frozenset[str]) -> None:
@@ -123,8 +146,8 @@ class Lead:
         if not ranks.have_parted(error):
             return
         for rank in range(1, self._part.width):
-            if (note := ranks.read_note(_note_of(rank))) is not None:
-                failure = pickle.loads(note)
+            failure = _read(self._part, ranks.read_note(_note_of(rank)))
+            if failure is not None:
                 raise PeerFailed(failure, lambda: ranks.write_note(_HEARD, b"")) from None
         raise PeerLost(self._loss(error)) from error
 
@@ -151,13 +174,13 @@ def follow(session: Session, part: Part, run: LeaseRun) -> bool:
         return False
     failure: LeaseFailed | None = None
     try:
-        _follow(session, ranks, run)
+        _follow(session, ranks, part, run)
         session.drop()
         ranks.leave()
     except BaseException as error:
         if not ranks.have_parted(error):
             failure = _by_rank(part, failure_of(run, error, session.phase))
-            ranks.write_note(_note_of(part.rank), pickle.dumps(failure))
+            ranks.write_note(_note_of(part.rank), _written(part, failure))
         session.drop()
         ranks.leave()
     if failure is None or failure.kind == "raised":
@@ -166,11 +189,13 @@ def follow(session: Session, part: Part, run: LeaseRun) -> bool:
     return True
 
 
-def _follow(session: Session, ranks: Ranks, run: LeaseRun) -> None:
+def _follow(session: Session, ranks: Ranks, part: Part, run: LeaseRun) -> None:
     run.begin("start")
     session.prepare()  # while the lead gets ready
-    state = io.BytesIO(ranks.receive())
-    session.start(run.lease.config, run.lease.start, state, warm=False)
+    state = _opened(part, ranks.receive())
+    if state is None:
+        raise HippoError(f"the state that came for lease {run.lease.lease} is not from its lead")
+    session.start(run.lease.config, run.lease.start, io.BytesIO(state), warm=False)
     run.done()
     while (order := _ORDERS[ranks.hear()]) != "finish":
         run.begin(order)
@@ -182,15 +207,36 @@ def _follow(session: Session, ranks: Ranks, run: LeaseRun) -> None:
 
 
 def _by_rank(part: Part, failure: LeaseFailed) -> LeaseFailed:
-    worker = part.lease.peers[part.rank - 1]
-    where = f"on worker {worker}, one of the {part.width} that trained it together"
+    where = f"on worker {part.worker}, one of the {part.width} that trained it together"
     # What a peer loads is the lead's state, whatever that was made from: no checkpoint is to blame.
     return replace(
         failure,
         error=f"{where}:\n{failure.error}",
         checkpoint_unreadable=False,
-        replaced=(worker,) if failure.replaced else (),
+        replaced=(part.worker,) if failure.replaced else (),
     )
+
+
+def _seal(part: Part, content: bytes | memoryview) -> bytes:
+    return hmac.digest(part.key, content, _SEAL)
+
+
+def _opened(part: Part, sealed: bytes) -> bytes | None:
+    """Return what was sealed by a worker of the lease; None where it was not."""
+    content, seal = sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
+    return content if hmac.compare_digest(seal, _seal(part, content)) else None
+
+
+def _written(part: Part, failure: LeaseFailed) -> bytes:
+    content = json.dumps(asdict(failure)).encode()
+    return content + _seal(part, content)
+
+
+def _read(part: Part, note: bytes | None) -> LeaseFailed | None:
+    if note is None or (content := _opened(part, note)) is None:
+        return None
+    values = json.loads(content)
+    return LeaseFailed(**{**values, "replaced": tuple(values["replaced"])})
 
 
 def _note_of(rank: int) -> str:

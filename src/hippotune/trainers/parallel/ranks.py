@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -51,7 +52,7 @@ def in_training() -> Ranks | None:
 
 
 def meet(meeting: str, rank: int, width: int) -> Ranks:
-    """Form a group with the others that come to `meeting`: ``file:///path``, or ``tcp://host:port``."""
+    """Form a group with the others that come to `meeting`: ``file:///path``, or ``tcp://host:port/name``."""
     global _present
     _present = Ranks(meeting, rank, width)
     return _present
@@ -251,10 +252,22 @@ def _store(meeting: str, share: Share) -> Any:
     if url.scheme == "file":
         return dist.FileStore(unquote(url.path), share.width)  # type: ignore[attr-defined]
     if url.scheme == "tcp" and url.hostname and url.port:
-        return dist.TCPStore(  # type: ignore[attr-defined]
-            url.hostname, url.port, share.width, share.rank == 0, timeout=_TIMEOUT, wait_for_workers=False
-        )
-    raise InvalidInput(f"workers cannot meet at {meeting!r}; expected file:///path or tcp://host:port")
+        address = url.hostname, url.port
+        store = _tcp_store(*address) if share.rank else _server(*address)
+        return dist.PrefixStore(url.path, store)  # type: ignore[attr-defined]
+    raise InvalidInput(f"workers cannot meet at {meeting!r}; expected file:///path or tcp://host:port/name")
+
+
+@cache  # a group that torch still holds would keep the address
+def _server(host: str, port: int) -> Any:
+    """Return the store that listens at one address: torch by itself would listen at all of them."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family).detach()
+    return _tcp_store(host, port, is_master=True, master_listen_fd=listening)
+
+
+def _tcp_store(host: str, port: int, **options: Any) -> Any:
+    return dist.TCPStore(host, port, None, timeout=_TIMEOUT, wait_for_workers=False, **options)  # type: ignore[attr-defined]
 
 
 @contextmanager

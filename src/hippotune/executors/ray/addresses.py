@@ -1,0 +1,40 @@
+"""Where workers that train one lease together meet: on the interface of their node that Ray uses."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from contextlib import suppress
+
+_SIOCGIFADDR = 0x8915
+
+
+def reserved_port(address: str) -> socket.socket:
+    """Return a socket that reserves a port while it is open.
+
+    It is bound and never listens: on Linux another one may then be bound there too, if it says that it reuses
+    the address, as the lead of a lease does. No other program gets the port.
+    """
+    keeper = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind((address, 0))
+    return keeper
+
+
+def interface_of(address: str) -> str | None:
+    """Return the network interface that has an address; None where that is not known.
+
+    Left to itself, gloo takes the one that the machine's own name leads to, which is often the loopback.
+    """
+    if sys.platform != "linux":
+        return None
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has no such address
+                answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    return None
