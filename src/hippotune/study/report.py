@@ -72,11 +72,17 @@ class Report:
     ended_by: Literal["deadline", "budget"] | None = None
     _cut: frozenset[int] = field(default=frozenset(), repr=False)
     _proofs: tuple[ProofRecorded, ...] = field(default=(), repr=False)
+    _deferred: frozenset[int] = field(default=frozenset(), repr=False)
 
     @property
     def cut(self) -> list[TrialReport]:
         """The trials that a deadline or a budget kept from where they were asked to go."""
         return [trial for trial in self.trials if trial.number in self._cut]
+
+    @property
+    def deferred(self) -> list[TrialReport]:
+        """The trials that a tuner set aside while others of the same state went on: they were not beaten."""
+        return [trial for trial in self.trials if trial.number in self._deferred]
 
     @property
     def best(self) -> Best:
