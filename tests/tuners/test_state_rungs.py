@@ -209,3 +209,20 @@ def test_parameters_are_in_force_once_they_have_made_a_difference() -> None:
 def test_other_rungs_are_refused() -> None:
     with pytest.raises(InvalidInput, match="rungs is 'nodes'; expected 'states'"):
         hippo.SuccessiveHalving({"n": [1, 2]}, "score", "max", 1, 4, rungs="nodes")
+
+
+class Idle(hippo.Trainer):
+    def train(self) -> None: ...
+
+    def evaluate(self) -> dict[str, float]:
+        return {}
+
+
+def test_reports_say_what_was_deferred() -> None:
+    rates = [MultiStep(1000, [at], 2) for at in range(10, 26)]
+    executor = hippo.Simulated(2, metrics=lambda config, step: {"score": score(config, step)})
+    with hippo.Study("deferred", Idle, executor=executor) as study:
+        report = study.tune(hippo.SuccessiveHalving({"lr": rates}, "score", "max", 3, 27, 3), progress=False)
+    went_on = [trial for trial in report.trials if trial.step == 27]
+    assert len(report.deferred) == len(report.trials) - len(went_on)
+    assert f"deferred: {len(report.deferred)} trials" in str(report)
