@@ -42,7 +42,9 @@ class Hippo(Engine):
         task = self.task
         if task.algorithm == "grid":
             return hippo.GridSearch(task.space, METRIC, MODE, task.max_steps)
-        return hippo.SuccessiveHalving(task.space, METRIC, MODE, task.min_steps, task.max_steps, REDUCTION)
+        return hippo.SuccessiveHalving(
+            task.space, METRIC, MODE, task.min_steps, task.max_steps, REDUCTION, rungs="trials"
+        )
 
 
 class Plain(Engine):

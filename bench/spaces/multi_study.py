@@ -70,4 +70,7 @@ LOW = [
 
 def tuners(spaces: Listed[Grid]) -> list[SuccessiveHalving]:
     """Return a tuner for each study, all to be run at once on one study object."""
-    return [SuccessiveHalving(space, "accuracy", "max", 15, STEPS, reduction=4) for space in spaces]
+    return [
+        SuccessiveHalving(space, "accuracy", "max", 15, STEPS, reduction=4, rungs="trials")
+        for space in spaces
+    ]

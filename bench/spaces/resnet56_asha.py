@@ -7,4 +7,4 @@ from resnet56 import STEPS, new_study, space
 from hippotune.tuners import ASHA
 
 study = new_study("resnet56-asha")
-tuner = ASHA(space, metric="accuracy", mode="max", min_steps=15, max_steps=STEPS, reduction=4)
+tuner = ASHA(space, metric="accuracy", mode="max", min_steps=15, max_steps=STEPS, reduction=4, rungs="trials")

@@ -7,4 +7,6 @@ from resnet56 import STEPS, new_study, space
 from hippotune.tuners import SuccessiveHalving
 
 study = new_study("resnet56-sha")
-tuner = SuccessiveHalving(space, metric="accuracy", mode="max", min_steps=15, max_steps=STEPS, reduction=4)
+tuner = SuccessiveHalving(
+    space, metric="accuracy", mode="max", min_steps=15, max_steps=STEPS, reduction=4, rungs="trials"
+)

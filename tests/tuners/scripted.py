@@ -35,6 +35,8 @@ class Scripted:
     log: list[tuple[str, int, int]] = field(default_factory=list)
     groups: list[TrialGroup] = field(default_factory=list)
     worths: dict[Trial, float] = field(default_factory=dict)
+    deferred: list[Trial] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
     clock: Callable[[], Timing] = lambda: Timing(now=0.0)
 
     def __post_init__(self) -> None:
@@ -98,6 +100,12 @@ class Scripted:
 
     def state(self, trial: Trial, step: int) -> Hashable:
         return trial.number, step
+
+    def defer(self, trials: Iterable[Trial]) -> None:
+        self.deferred += trials
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         assert all(trial.number in self._under_way for trial in worths), "a trial that is not open was rated"

@@ -75,9 +75,8 @@ def test_of_nine_of_which_three_go_on_the_best_go_on_with_the_seventh_eighth_and
     bracket = Bracket([1, 3], [9, 3])
     promoted = []
     for number, score in enumerate(order_of_finish):
-        promoted.append(
-            [order_of_finish[trial.number] for trial, _ in bracket.report(Trial(number, Config({})), score)]
-        )
+        asks = bracket.report(Trial(number, Config({})), score, number)
+        promoted.append([order_of_finish[trial.number] for trial, _ in asks])
     assert promoted == [[], [], [], [], [], [], [9.0], [8.0], [7.0]]
 
 
@@ -85,7 +84,7 @@ def test_failures_make_others_certain_earlier():
     bracket = Bracket([1, 3], [4, 2])
 
     def report(number: int, score: float) -> list[int]:
-        return [trial.number for trial, _ in bracket.report(Trial(number, Config({})), score)]
+        return [trial.number for trial, _ in bracket.report(Trial(number, Config({})), score, number)]
 
     assert report(0, -math.inf) == []
     assert report(1, 1.0) == []

@@ -83,6 +83,37 @@ def sharing(configs: Sequence[Config], max_steps: int | Sequence[int]) -> dict[s
     return dict(sorted(rates.items(), key=lambda item: (-item[1], item[0])))
 
 
+class Together(NamedTuple):
+    """The most configs that are one state at a step, and the step at which they part; None if they do not."""
+
+    trials: int
+    until: int | None
+
+
+def together(configs: Sequence[Config], steps: Sequence[int], max_steps: int) -> Together | None:
+    """Return the largest group of configs that have not parted at the first of `steps` that has such."""
+    columns = _columns(configs, _lengths(configs, max_steps))
+    groups: Numbers = np.zeros(len(configs), dtype=np.int64)
+    members: NDArray[np.bool_] | None = None
+    stops = ((step, None) for step in sorted(steps))
+    for step, classes in heapq.merge(*(column.walk() for column in columns), stops, key=itemgetter(0)):
+        if classes is not None:
+            groups = _parted(groups, classes)
+            if members is not None and len(np.unique(groups[members])) > 1:
+                return Together(int(members.sum()), step)
+        elif members is None:
+            values, counts = np.unique(groups, return_counts=True)
+            if counts.max() > 1:
+                members = groups == values[counts.argmax()]
+    return None if members is None else Together(int(members.sum()), None)
+
+
+def _parted(groups: Numbers, classes: Numbers) -> Numbers:
+    """Return groups of configs, parted where they are in different classes."""
+    parted: Numbers = np.unique(groups * (int(classes.max()) + 1) + classes, return_inverse=True)[1]
+    return parted
+
+
 def _lengths(configs: Sequence[Config], max_steps: int | Sequence[int]) -> Numbers:
     each = [max_steps] * len(configs) if isinstance(max_steps, int) else max_steps
     return np.array([checks.whole("max_steps", length) for length in each], dtype=np.int64)
@@ -103,6 +134,6 @@ def _outcome(columns: Sequence[Column], lengths: Numbers) -> Outcome:
         if classes is None:
             distinct += len(np.unique(groups[lengths == step]))
         else:
-            _, groups = np.unique(groups * (int(classes.max()) + 1) + classes, return_inverse=True)
+            groups = _parted(groups, classes)
         apart = len(np.unique(groups[lengths > step]))
     return Outcome(int(lengths.sum()) / unique, distinct)

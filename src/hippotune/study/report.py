@@ -14,6 +14,7 @@ from hippotune.plan.node import Node
 from hippotune.plan.plan import spans_of
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import written
+from hippotune.short import plural
 from hippotune.study.best import Best
 from hippotune.study.table import ResultTable
 from hippotune.study.work import Work
@@ -72,11 +73,17 @@ class Report:
     ended_by: Literal["deadline", "budget"] | None = None
     _cut: frozenset[int] = field(default=frozenset(), repr=False)
     _proofs: tuple[ProofRecorded, ...] = field(default=(), repr=False)
+    _deferred: frozenset[int] = field(default=frozenset(), repr=False)
 
     @property
     def cut(self) -> list[TrialReport]:
         """The trials that a deadline or a budget kept from where they were asked to go."""
         return [trial for trial in self.trials if trial.number in self._cut]
+
+    @property
+    def deferred(self) -> list[TrialReport]:
+        """The trials that a tuner set aside while others of the same state went on: they were not beaten."""
+        return [trial for trial in self.trials if trial.number in self._deferred]
 
     @property
     def best(self) -> Best:
@@ -176,6 +183,11 @@ class Report:
                 lines.append(f"model: {best.path}")
             if best.exported is not None:
                 lines.append(f"exported: {best.exported}")
+        if self.deferred:
+            lines.append(
+                f"deferred: {plural(len(self.deferred), 'trial')} of one state with others that went on; "
+                "study.train takes them further"
+            )
         if self.ended_by is not None:
             lines.append(
                 f"ended by the {self.ended_by}: {len(self.cut)} of {len(self.trials)} trials were cut short"

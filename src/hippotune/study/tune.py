@@ -85,6 +85,7 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
         tuning.ended_by,
         tuning.cut,
         tuple(runtime.plan.proofs),
+        frozenset(tuning.deferred),
     )
 
 

@@ -67,6 +67,7 @@ class Tuning:
         self.failed = 0
         self.suspended = 0
         self.cut: frozenset[int] = frozenset()
+        self.deferred: set[int] = set()
         self.limits = LimitWatch(limits, loop, study, self._is_idle, self._wake)
         self._loop = loop
         self._study = study
@@ -186,6 +187,14 @@ class Tuning:
         if number is not None:
             self._loop.forget_request(number)
             self._loop.handle(RequestWithdrawn(number))
+
+    def defer(self, trials: Iterable[Trial]) -> None:
+        """Note trials that were set aside while others of the same state went on."""
+        self.deferred |= {trial.number for trial in trials}
+
+    def tell(self, text: str) -> None:
+        """Let the user read something."""
+        self._loop.note(text)
 
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hippotune import checks
 from hippotune.spaces.space import Space
 from hippotune.tuners.arguments import check_sampler, span
 from hippotune.tuners.base import TrialGroup, Trials
-from hippotune.tuners.ladder import Ladder
+from hippotune.tuners.ladder import Asks, Ladder
 from hippotune.tuners.optuna_proposer import OptunaProposer
 from hippotune.tuners.proposer import Listed, Proposer
-from hippotune.tuners.rungs import rung_steps
+from hippotune.tuners.rungs import check_rungs, rung_steps, states_of
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ class ASHA(SpaceTuner):
 
     With `sampler`, an Optuna sampler (seeded, so that running again gives the same configs), new configs are
     proposed by it, from the results of the bottom rung, which all trials pass.
+
+    Trials that have not parted yet hold one place at a rung and go on together; ``rungs="trials"`` gives each
+    its own place, as published.
     """
 
     _reports: int | None = None
@@ -43,7 +46,9 @@ class ASHA(SpaceTuner):
         trials: int | None = None,
         sampler: BaseSampler | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
+        self.rungs = check_rungs(rungs)
         self.min_steps, _ = span(min_steps, max_steps)
         self.reduction = checks.whole("reduction", reduction, least=2)
         self.sampler = check_sampler(sampler)
@@ -53,28 +58,36 @@ class ASHA(SpaceTuner):
         """Keep every worker busy until nothing is left to start or to promote."""
         ladder = self._ladder()
         proposer = self._proposer(trials)
-        new = ((proposer.propose(), ladder.steps[0]) for _ in range(self.number))
+        state_of = states_of(trials, self.rungs)
+        new: Iterator[Asks] = (((proposer.propose(), ladder.steps[0]),) for _ in range(self.number))
         while True:
-            while free_workers(trials) > 0 and (ask := ladder.promote() or next(new, None)):
-                trials.submit(TrialGroup((ask,), self._reports))
-            if not trials.open and (ask := ladder.promote_last()):
-                trials.submit(TrialGroup((ask,), self._reports))
+            while free_workers(trials) > 0 and (asks := ladder.promote() or next(new, ())):
+                trials.submit(TrialGroup(asks, self._reports))
+            if not trials.open and (asks := ladder.promote_last()):
+                trials.submit(TrialGroup(asks, self._reports))
             if not trials.open:
-                return
+                break
             result = await trials.next()
-            score = self.score(result)
+            trial, score = result.trial, self.score(result)
             if result.final:
-                proposer.observe(result.trial, result.step, score)
-                ladder.report(result.trial, score)
+                state = state_of(trial, ladder.rung_of(trial))
+                proposer.observe(trial, result.step, score, state)
+                ladder.report(trial, score, state)
             else:
-                ladder.passing(result.trial, result.step, score)
+                ladder.passing(trial, result.step, score)
+        trials.defer(ladder.deferred)
 
     def _ladder(self) -> Ladder:
-        return Ladder(rung_steps(self.min_steps, self.max_steps, self.reduction), self.reduction)
+        return Ladder(self._rung_steps, self.reduction, self.seed)
+
+    @property
+    def _rung_steps(self) -> list[int]:
+        return rung_steps(self.min_steps, self.max_steps, self.reduction)
 
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
             return OptunaProposer(self.space, self.sampler, self.min_steps)
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
+        self.tell_of_states(trials, configs, self._rung_steps)
         return Listed(configs)

@@ -135,6 +135,12 @@ class Trials(Protocol):
         None where it was never requested.
         """
 
+    def defer(self, trials: Iterable[Trial]) -> None:
+        """Say which trials were set aside while others of the same state went on: they were not beaten."""
+
+    def tell(self, text: str) -> None:
+        """Let the user read something."""
+
     def rate(self, worths: Mapping[Trial, float]) -> None:
         """Say what open trials are worth, more being better: where workers are left over, they get them."""
 

@@ -40,7 +40,7 @@ class Cutoffs:
         self._reduction = reduction
         self._bearable = bearable
         self._scores: list[list[float]] = [[] for _ in steps]
-        self._states: list[set[Hashable]] = [set() for _ in steps]
+        self._states: list[dict[Hashable, bool]] = [{} for _ in steps]
         self._records = [0 for _ in steps]
         self._frozen: dict[int, list[float]] = {}
         self.least: list[float | None] = [None for _ in steps]
@@ -54,23 +54,22 @@ class Cutoffs:
         frozen = self._frozen.setdefault(trial.number, [])
         goes_on = self.may_go_on(trial)
         while len(frozen) < len(self._steps) and self._steps[len(frozen)] <= step:
-            rung = len(frozen)
-            least = self.least[rung]
-            goes_on &= least is None or score >= least
-            self._enter(rung, score, trial if state is None else state)
+            goes_on &= self._enter(len(frozen), score, trial if state is None else state)
             frozen.append(score)
         return goes_on
 
-    def _enter(self, rung: int, score: float, state: Hashable) -> None:
-        scores, states = self._scores[rung], self._states[rung]
+    def _enter(self, rung: int, score: float, state: Hashable) -> bool:
+        """Record a state at a rung; return whether it went on when it was first there."""
+        scores, states, least = self._scores[rung], self._states[rung], self.least[rung]
         self._records[rung] += 1
         if state not in states:
-            states.add(state)
+            states[state] = least is None or score >= least
             insort(scores, score)
         reduction: float = self._reduction
         if len(scores) < self._records[rung] and (bearable := self._bearable(rung)) > 0:
             reduction = max(min(reduction, len(scores) / bearable), 1.0)
         self.least[rung] = cutoff(scores, reduction)
+        return states[state]
 
     def may_go_on(self, trial: Trial) -> bool:
         """Return whether a trial is at or above the cutoff at every rung that it has passed."""

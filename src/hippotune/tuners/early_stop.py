@@ -12,6 +12,7 @@ from hippotune.spaces.space import Space
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed
+from hippotune.tuners.rungs import check_rungs
 from hippotune.tuners.space_tuner import SpaceTuner
 
 
@@ -20,7 +21,7 @@ class EarlyStop(SpaceTuner):
 
     ``EarlyStop(space, "loss", "min", milestones=[5, 10], keep=[4])`` trains a space of 8 configs for 5
     steps and the best 4 of them for 10. Trials that are certain to be kept go on before the others have
-    finished.
+    finished. Trials that have not parted yet hold one place, as in `SuccessiveHalving`.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class EarlyStop(SpaceTuner):
         keep: Sequence[int],
         trials: int | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
+        self.rungs = check_rungs(rungs)
         self.milestones = [checks.whole("milestones", step) for step in milestones]
         self.keep = [checks.whole("keep", kept) for kept in keep]
         if not self.milestones or any(late <= early for early, late in pairwise(self.milestones)):
@@ -55,5 +58,6 @@ class EarlyStop(SpaceTuner):
         """Run one bracket."""
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
-        bracket = Bracket(self.milestones, [len(configs), *self.keep])
-        await run_brackets(trials, [bracket], Listed(configs), self.score, at_once=True)
+        self.tell_of_states(trials, configs, self.milestones)
+        bracket = Bracket(self.milestones, [len(configs), *self.keep], self.rungs, self.seed)
+        await run_brackets(trials, [bracket], Listed(configs), self.score, at_once=True, rungs=self.rungs)

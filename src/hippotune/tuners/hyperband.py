@@ -15,6 +15,7 @@ from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed, Proposer
 from hippotune.tuners.rung_proposer import RungProposer
+from hippotune.tuners.rungs import check_rungs
 from hippotune.tuners.space_tuner import SpaceTuner
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Hyperband(SpaceTuner):
     taken whole. All brackets run together, and trials that are certain to go on do so at once. With
     `sampler`, an Optuna sampler (seeded, so that running again gives the same configs), configs are
     proposed by it as workers become free, from the results of the highest rung that has enough of them.
+    Trials that have not parted yet hold one place at a rung, as in `SuccessiveHalving`.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class Hyperband(SpaceTuner):
         iterations: int = 1,
         sampler: BaseSampler | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
+        self.rungs = check_rungs(rungs)
         self.min_steps, _ = span(min_steps, max_steps)
         self.reduction = checks.whole("reduction", reduction, least=2)
         self.iterations = checks.whole("iterations", iterations)
@@ -96,15 +100,18 @@ class Hyperband(SpaceTuner):
         """Run all brackets, together or as workers become free."""
         proposer = self._proposer(trials)
         table = [
-            Bracket([steps for _, steps in rungs], [size for size, _ in rungs]) for rungs in self.brackets()
+            Bracket([steps for _, steps in rungs], [size for size, _ in rungs], self.rungs, self.seed)
+            for rungs in self.brackets()
         ]
-        await run_brackets(trials, table, proposer, self.score, at_once=isinstance(proposer, Listed))
+        at_once = isinstance(proposer, Listed)
+        await run_brackets(trials, table, proposer, self.score, at_once, self.rungs)
 
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
-            return RungProposer(self.space, self.sampler, self.brackets()[0][0][1])
+            return RungProposer(self.space, self.sampler, self.brackets()[0][0][1], self.rungs)
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
+        self.tell_of_states(trials, configs, sorted({steps for each in self.brackets() for _, steps in each}))
         return Listed(configs)
 
     def _check_trials(self) -> None:

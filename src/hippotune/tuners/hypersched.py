@@ -22,7 +22,7 @@ from hippotune.spaces.space import Space
 from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Result, Trial, TrialGroup, Trials
 from hippotune.tuners.cutoffs import Cutoffs
-from hippotune.tuners.rungs import rung_steps
+from hippotune.tuners.rungs import check_rungs, rung_steps
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 
 # A trial that runs on several workers is asked for so much at once that starting is at most this part of it.
@@ -53,6 +53,8 @@ class HyperSched(SpaceTuner):
         first in turns, all to the best, or most to the best. A policy of the study (``width=``) goes first.
     max_width : int, optional
         How many workers one trial may have.
+    rungs : "states" or "trials"
+        Whether trials that have not parted yet count once at a rung, or each for itself.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class HyperSched(SpaceTuner):
         max_width: int | None = None,
         trials: int | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
+        self.rungs = check_rungs(rungs)
         self.min_steps, _ = span(min_steps, max_steps)
         self.reduction = checks.whole("reduction", reduction, least=2)
         self.every = min_steps if every is None else checks.whole("every", every)
@@ -79,6 +83,7 @@ class HyperSched(SpaceTuner):
         """Start, pause and go on until the time is up or nothing is left."""
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
+        self.tell_of_states(trials, configs, rung_steps(self.min_steps, self.max_steps, self.reduction))
         race = _Race(self, trials, iter(configs))
         while race.fill():
             race.take_in(await trials.next())
@@ -119,7 +124,8 @@ class _Race:
             return
         self._scores[trial], self._reached[trial] = score, result.step
         state = self._states[trial] = self._trials.state(trial, result.step)
-        goes_on = self._cutoffs.report(trial, result.step, score, state)
+        counted = state if tuner.rungs == "states" else None
+        goes_on = self._cutoffs.report(trial, result.step, score, counted)
         self._finished |= result.step >= tuner.max_steps
         if not result.final or result.step >= tuner.max_steps or score == -math.inf:
             return

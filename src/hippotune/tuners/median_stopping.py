@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,11 @@ import numpy as np
 from hippotune import checks
 from hippotune.spaces.space import Space
 from hippotune.tuners.base import TrialGroup, Trials
+from hippotune.tuners.rungs import check_rungs, states_of
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
+
+Curve = dict[int, tuple[float, Hashable]]
+"""A trial's scores by step, with the states that have them."""
 
 
 class MedianStopping(SpaceTuner):
@@ -21,6 +25,9 @@ class MedianStopping(SpaceTuner):
     At every multiple of `every` steps from `warmup_steps` on, a trial is stopped if the best score that it
     has had is below the median of the scores that completed trials had at the same step. Nothing is stopped
     before `startup_trials` are complete. The rule is the one of Optuna's MedianPruner.
+
+    Trials that have not parted yet have one vote in the median, and are stopped together or not at all;
+    ``rungs="trials"`` gives each its own.
     """
 
     def __init__(
@@ -34,8 +41,10 @@ class MedianStopping(SpaceTuner):
         startup_trials: int = 5,
         trials: int | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
         super().__init__(space, metric, mode, max_steps, trials, seed)
+        self.rungs = check_rungs(rungs)
         self.every = checks.whole("every", every)
         self.warmup_steps = checks.whole("warmup_steps", warmup_steps, least=0)
         self.startup_trials = checks.whole("startup_trials", startup_trials, least=0)
@@ -45,27 +54,32 @@ class MedianStopping(SpaceTuner):
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
         to_start = iter(configs)
-        curves: defaultdict[int, dict[int, float]] = defaultdict(dict)
-        completed: list[dict[int, float]] = []
+        state_of = states_of(trials, self.rungs)
+        curves: defaultdict[int, Curve] = defaultdict(dict)
+        completed: list[Curve] = []
+        stopped: dict[Hashable, bool] = {}
         while True:
             while free_workers(trials) > 0 and (config := next(to_start, None)):
                 trials.submit(TrialGroup.of([config], self.max_steps, self.every))
             if not trials.open:
                 return
             result = await trials.next()
-            curve = curves[result.trial.number]
-            curve[result.step] = self.score(result)
+            curve, state = curves[result.trial.number], (state_of(result.trial, result.step), result.step)
+            curve[result.step] = (self.score(result), state)
             if not result.final:
-                if self._falls_behind(curve, result.step, completed):
+                if state not in stopped:  # what is decided of a state holds for all that come to it
+                    stopped[state] = self._falls_behind(curve, result.step, completed)
+                if stopped[state]:
                     trials.withdraw(result.trial)
             elif not result.failed:
                 completed.append(curve)
 
-    def _falls_behind(self, curve: Mapping[int, float], step: int, completed: list[dict[int, float]]) -> bool:
+    def _falls_behind(self, curve: Curve, step: int, completed: list[Curve]) -> bool:
         if not completed or len(completed) < self.startup_trials or step < self.warmup_steps:
             return False
-        best = max(curve.values())
+        best = max(score for score, _ in curve.values())
         if best == -math.inf:
             return True
-        others = [other[step] for other in completed if other.get(step, -math.inf) > -math.inf]
+        votes = {state: score for score, state in (other[step] for other in completed if step in other)}
+        others = [score for score in votes.values() if score > -math.inf]
         return bool(others) and best < float(np.median(others))

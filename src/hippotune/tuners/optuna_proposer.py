@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from hippotune.errors import InvalidInput
@@ -42,7 +43,7 @@ class OptunaProposer(Proposer):
         """Return the sampler's next proposal."""
         return self._ask(self._study)
 
-    def observe(self, trial: Trial, step: int, score: float) -> None:
+    def observe(self, trial: Trial, step: int, score: float, state: Hashable) -> None:
         """Tell the sampler what came of its proposal."""
         if trial.number in self._unheard and (step == self._step or not math.isfinite(score)):
             self._unheard.remove(trial.number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from hippotune.spaces.space import Space
 from hippotune.tuners.asha import ASHA
 from hippotune.tuners.base import Trial
 from hippotune.tuners.ladder import Ladder
-from hippotune.tuners.rungs import rung_steps
+from hippotune.tuners.rungs import Place
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -44,19 +44,20 @@ class PASHA(ASHA):
         sampler: BaseSampler | None = None,
         seed: int = 0,
         every: int = 1,
+        rungs: str = "states",
     ) -> None:
-        super().__init__(space, metric, mode, min_steps, max_steps, reduction, trials, sampler, seed)
+        super().__init__(space, metric, mode, min_steps, max_steps, reduction, trials, sampler, seed, rungs)
         self.every = self._reports = checks.whole("every", every)
 
     def _ladder(self) -> Ladder:
-        return ProgressiveLadder(rung_steps(self.min_steps, self.max_steps, self.reduction), self.reduction)
+        return ProgressiveLadder(self._rung_steps, self.reduction, self.seed)
 
 
 class ProgressiveLadder(Ladder):
     """A ladder whose top moves up by one rung whenever the top two rungs disagree."""
 
-    def __init__(self, steps: Sequence[int], reduction: int) -> None:
-        super().__init__(steps, reduction)
+    def __init__(self, steps: Sequence[int], reduction: int, seed: int = 0) -> None:
+        super().__init__(steps, reduction, seed)
         self.top = min(1, self.top)
         self.epsilon = 0.0
         self._curves: defaultdict[int, dict[int, float]] = defaultdict(dict)
@@ -66,14 +67,18 @@ class ProgressiveLadder(Ladder):
         """Follow a trial's curve."""
         self._curves[trial.number][step] = score
 
-    def report(self, trial: Trial, score: float) -> None:
+    def report(self, trial: Trial, score: float, state: Hashable) -> Place:
         """Note a trial's score at its rung, and open the next rung if the top two now disagree."""
-        place = self._at.get(trial.number, 0)
-        super().report(trial, score)
-        self._curves[trial.number][self.steps[place]] = score
-        if place != self.top or place == 0 or score == -math.inf:
-            return
-        self._measure_noise(trial.number)
+        at = self._at.get(trial.number, 0)
+        place = super().report(trial, score, state)
+        self._curves[trial.number][self.steps[at]] = score
+        if at == self.top and at > 0 and score > -math.inf and len(place.trials) == 1:
+            self._compare(trial.number)
+        return place
+
+    def _compare(self, newcomer: int) -> None:
+        """Compare the top two rungs, now that a state has come to the top."""
+        self._measure_noise(newcomer)
         if self.top + 1 < len(self.steps) and not self._stable():
             self.top += 1
             self._noise.clear()
@@ -81,16 +86,20 @@ class ProgressiveLadder(Ladder):
     def _measure_noise(self, newcomer: int) -> None:
         at_top = self.steps[self.top]
         mine = self._curves[newcomer]
-        for other in self.rungs[self.top].ranking():
+        for other in self._ranking():
             distance = abs(mine[at_top] - self._curves[other][at_top])
             if math.isfinite(distance) and crossed_twice(mine, self._curves[other]):
                 self._noise.append(distance)
         if self._noise:
             self.epsilon = float(np.percentile(self._noise, NOISE_PERCENTILE))
 
+    def _ranking(self) -> list[int]:
+        """Return a trial of each state at the top, best first."""
+        return [trial.number for trial in self.rungs[self.top].ranking()]
+
     def _stable(self) -> bool:
-        """Whether every trial at the top is where it was in the rung below, up to ε."""
-        ranking = self.rungs[self.top].ranking()
+        """Whether every state at the top is where it was in the rung below, up to ε."""
+        ranking = self._ranking()
         before = {number: self._curves[number][self.steps[self.top - 1]] for number in ranking}
         ranking_before = sorted(ranking, key=lambda number: (-before[number], number))
         return all(

@@ -121,9 +121,9 @@ class _Generation:
 
     def report(self, trial: Trial, score: float) -> list[Trial]:
         """Note a member's score; return the members that are now certain not to be replaced."""
-        self._rung.add(trial, score)
+        self._rung.add(trial, score, trial.number)
         certain = min(len(self._rung) - self._replaced, self._rung.scored)
-        return [self._rung.take_best() for _ in range(certain - self._rung.gone_on)]
+        return [best for _ in range(certain - self._rung.gone_on) for best in self._rung.take_best()]
 
     @property
     def complete(self) -> bool:
@@ -133,7 +133,7 @@ class _Generation:
     @property
     def best(self) -> list[int]:
         """The members that may be copied: as many as are replaced."""
-        return self._rung.ranking()[: max(self._replaced, 1)]
+        return [trial.number for trial in self._rung.ranking()[: max(self._replaced, 1)]]
 
     @property
     def to_replace(self) -> int:

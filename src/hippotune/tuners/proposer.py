@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 from hippotune.sequences.config import Config
 from hippotune.tuners.base import Trial
@@ -20,8 +20,13 @@ class Proposer(ABC):
     def propose(self) -> Config:
         """Return the next config."""
 
-    def observe(self, trial: Trial, step: int, score: float) -> None:  # noqa: B027 - optional
-        """Learn what came of a trial: a score of which more is better, minus infinity where there is none."""
+    def observe(  # noqa: B027 - optional
+        self, trial: Trial, step: int, score: float, state: Hashable
+    ) -> None:
+        """Learn what came of a trial: a score of which more is better, minus infinity where there is none.
+
+        Trials with the same `state` at a step have one score there.
+        """
 
 
 class Listed(Proposer):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
+from hippotune.spaces.sharing import together
 from hippotune.spaces.space import Space, as_space
 from hippotune.tuners.arguments import metric_name
 from hippotune.tuners.base import Result, Trials, Tuner, check_mode
+from hippotune.tuners.rungs import RungKind
 
 
 class SpaceTuner(Tuner):
@@ -25,6 +27,8 @@ class SpaceTuner(Tuner):
     max_steps : int
         No trial is trained further than this.
     """
+
+    rungs: RungKind = "states"
 
     def __init__(
         self,
@@ -61,6 +65,18 @@ class SpaceTuner(Tuner):
     def score(self, result: Result) -> float:
         """Return the result's score, of which more is better."""
         return result.score(self.metric, self.mode)
+
+    def tell_of_states(self, trials: Trials, configs: Sequence[Config], rungs: Sequence[int]) -> None:
+        """Say which configs have not parted yet where they are compared, if there are such."""
+        if self.rungs == "trials":
+            return
+        found = together(configs, rungs[:-1], self.max_steps)
+        if found is not None:
+            until = "to the end" if found.until is None else f"until step {found.until}"
+            trials.tell(
+                f"{found.trials} trials are one state {until}: they are judged together at the rungs before "
+                "that, and go on together"
+            )
 
     def _check_trials(self) -> None:
         if self.trials is None and not self.space.finite:

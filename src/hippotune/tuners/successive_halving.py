@@ -11,7 +11,7 @@ from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed
-from hippotune.tuners.rungs import rung_steps
+from hippotune.tuners.rungs import check_rungs, rung_steps
 from hippotune.tuners.space_tuner import SpaceTuner
 
 
@@ -20,6 +20,12 @@ class SuccessiveHalving(SpaceTuner):
 
     The rungs are at min_steps, min_steps·reduction, … and at max_steps. Trials that are certain to go on do
     so before the rung is complete; who goes on does not depend on the order of finish.
+
+    Trials that have not parted yet have one state: they hold one place at a rung and go on together. Where
+    the last state that goes on has more trials than there are places, as many of them go on as cost no more
+    steps than those places would, spread over the steps where they part; the rest are deferred
+    (`report.deferred`).
+    ``rungs="trials"`` gives each trial its own place, as published.
     """
 
     def __init__(
@@ -32,7 +38,9 @@ class SuccessiveHalving(SpaceTuner):
         reduction: int = 4,
         trials: int | None = None,
         seed: int = 0,
+        rungs: str = "states",
     ) -> None:
+        self.rungs = check_rungs(rungs)
         self.min_steps, _ = span(min_steps, max_steps)
         self.reduction = checks.whole("reduction", reduction, least=2)
         super().__init__(space, metric, mode, max_steps, trials, seed)
@@ -42,5 +50,7 @@ class SuccessiveHalving(SpaceTuner):
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
         steps = rung_steps(self.min_steps, self.max_steps, self.reduction)
+        self.tell_of_states(trials, configs, steps)
         sizes = [max(len(configs) // self.reduction**rung, 1) for rung in range(len(steps))]
-        await run_brackets(trials, [Bracket(steps, sizes)], Listed(configs), self.score, at_once=True)
+        bracket = Bracket(steps, sizes, self.rungs, self.seed)
+        await run_brackets(trials, [bracket], Listed(configs), self.score, at_once=True, rungs=self.rungs)
