@@ -8,6 +8,7 @@ from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.laws import Flat
+from hippotune.sequences.mixtures import written
 from hippotune.sequences.values import Value
 
 
@@ -64,7 +65,9 @@ def cut(text: str, width: int) -> str:
 
 
 def value(of: Value) -> str:
-    """Return a value: numbers to four digits, strings as they are."""
+    """Return a value: numbers to four digits, strings as they are, a mixture as "math=0.3 web=0.7"."""
+    if isinstance(weights := written(of), dict):
+        return " ".join(f"{source}={share:.4g}" for source, share in weights.items())
     return f"{of:.4g}" if isinstance(of, float) else str(of)
 
 

@@ -15,6 +15,7 @@ from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.protocol.events import (
     BestChanged,
+    BranchesForeseen,
     ConfigsForeseen,
     Halted,
     LeaseFailed,
@@ -424,6 +425,28 @@ def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
     world.run()
     assert 10 in world.engine.plan.nodes[0].checkpoints
     assert world.most_on_disk <= 3
+
+
+def test_a_trunk_keeps_its_newest_checkpoint_whatever_it_costs_to_train_again() -> None:
+    world = World(slots=1, budget=5)
+    for last in (16, 24, 32, 40, 41):
+        world.feed(BranchesForeseen(FLAT, (last,)))
+        world.submit((FLAT, last))
+        world.run()
+        assert last in world.engine.plan.nodes[0].checkpoints
+    assert world.steps_trained == 41
+    assert world.most_on_disk <= 6
+
+
+def test_a_running_lease_saves_more_when_it_is_known_what_the_budget_has_room_for() -> None:
+    world = World(slots=2, budget=8)
+    world.feed(BranchesForeseen(FLAT, (2, 4, 8, 12)))
+    world.submit((FLAT, 16), (config(0.5), 1))
+    short = next(number for number, worker in world.workers.items() if worker.lease and worker.lease.end == 1)
+    while world.move(short) or world.write(short):  # the first checkpoint of all is a small trial's
+        pass
+    world.run()
+    assert sorted(world.engine.plan.nodes[0].checkpoints) == [2, 4, 8, 12, 16]
 
 
 def test_workers_are_shared_evenly_between_studies() -> None:

@@ -17,7 +17,7 @@ torch.set_num_threads(1)  # the network is too small for more, and one process i
 
 
 class Smooth(hippo.TorchTrainer):
-    """Fits a curve, by the `loss` that the settings name.
+    """Fits a curve, of which the two halves are sources of a mixture, by the `loss` that the settings name.
 
     Two of them are not what they are on one worker: a sum that is divided by the batch size as if the batch
     were whole, and a dropout on (time, batch, features), where there are as many times as samples in a part.
@@ -30,7 +30,9 @@ class Smooth(hippo.TorchTrainer):
         torch.manual_seed(self.seed)
         points = torch.linspace(-2, 2, 256).unsqueeze(1)
         self.points, self.targets = points, torch.sin(2 * points)
-        self.loader = hippo.Loader(TensorDataset(points, self.targets), batch_size=64, seed=self.seed)
+        halves = zip(("left", "right"), points.split(128), self.targets.split(128), strict=True)
+        sources = {name: TensorDataset(*half) for name, *half in halves}
+        self.loader = hippo.Loader(sources, 64, seed=self.seed, mixture={"left": 1, "right": 1})
         self.model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.steps = 0
@@ -38,7 +40,7 @@ class Smooth(hippo.TorchTrainer):
     def train(self) -> None:
         self.steps += 1
         self.die_if_told()
-        for points, targets in self.loader:
+        for points, targets in self.loader.batches(4):
             self.optimizer.zero_grad()
             self.loss(points, targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -58,7 +60,8 @@ class Smooth(hippo.TorchTrainer):
         points, targets = self.shard(self.points), self.shard(self.targets)
         squares = self.total(nn.functional.mse_loss(self.model(points), targets, reduction="sum"))
         first = next(self.model.parameters())
-        return {"loss": squares.item() / len(self.points), "weight": first.norm().item()}
+        left = self.loader.positions["left"]
+        return {"loss": squares.item() / len(self.points), "weight": first.norm().item(), "left": left}
 
     def die_if_told(self) -> None:
         if self.width == 1 or self.steps < 5 or "deaths" not in self.settings:

@@ -10,7 +10,7 @@ import pytest
 
 import hippotune as hippo
 from executors.smooth import Smooth
-from hippotune import Config, Fluid, MultiStep, Study
+from hippotune import Config, Fluid, Study
 from hippotune.executors.base import Emit, Job
 from hippotune.plan.facts import SpanRecorded
 from hippotune.protocol.events import Event
@@ -18,10 +18,10 @@ from hippotune.trainers.session import Session
 from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
-LONG = Config({"lr": 0.01})
-REHEARSED = Config({"lr": 0.005})
-SHORT = Config({"lr": 0.03})
-DROP = Config({"lr": MultiStep(0.01, [150], 0.1)})
+LONG, REHEARSED, SHORT, MIDDLE = (
+    Config({"lr": lr, "bs": 64, "mix": {"left": 1, "right": 1}}) for lr in (0.01, 0.005, 0.03, 0.02)
+)
+BRANCH = LONG.branch(150, lr=0.001, bs=32, mix={"left": 3, "right": 1})
 
 
 class Punctual(hippo.Local):
@@ -125,7 +125,7 @@ def test_what_learns_differently_on_two_workers_is_trained_by_one(
 
 
 def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), (DROP, 170), (SHORT, 8))
+    report = tune(tmp_path, Fluid(), (LONG, 300), (BRANCH, 170), (SHORT, 8))
     assert_close(report)
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
@@ -142,7 +142,7 @@ def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
 
 
 def test_packed_trials_are_bit_identical_to_trials_that_are_alone(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (Config({"lr": 0.02}), 40), workers=1)
+    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (MIDDLE, 40), workers=1)
     assert trained(report, 0.5)
     assert {span.worker for span in trained(report, 0.5)} == {0, 1}
     for trial in report.trials:

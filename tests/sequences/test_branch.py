@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.errors import InvalidInput
 from hippotune.sequences import WSD, Config, Constant, Cosine, Linear, Sequence, Warmup
+from hippotune.sequences.mixtures import written
 
 TRUNK = Config({"lr": Warmup(10, 0.1), "mix": "web", "wd": 0.01})
 SEQUENCES: list[Sequence] = [Constant(0.1), Linear(0.1, 0.0, 7), Cosine(0.1, 5), WSD(0.1, 20, 3, 0.3)]
@@ -34,6 +36,10 @@ def test_an_absolute_branch_equals_the_schedule_that_it_follows() -> None:
     )
 
 
+def test_a_plain_value_is_the_same_wherever_it_is_counted_from() -> None:
+    assert TRUNK.branch(30, absolute=True, mix="math") == TRUNK.branch(30, mix="math")
+
+
 def test_a_name_that_the_trunk_does_not_have_needs_a_default() -> None:
     branch = TRUNK.branch(20, dropout=0.1).branch(30, dropout=0.2)
     with pytest.raises(InvalidInput, match=r"'dropout' has no value before step 20.*Study\(defaults="):
@@ -47,8 +53,12 @@ def test_a_name_that_the_trunk_does_not_have_needs_a_default() -> None:
 
 
 def test_mixtures_that_mean_the_same_are_one_value() -> None:
-    written = [{"web": 7, "math": 3}, {"math": 0.3, "web": 0.7, "code": 0}, "math=0.3 web=0.7"]
-    assert len({Config({"mix": mixture}) for mixture in written}) == 1  # type: ignore[dict-item]
+    mixtures = [{"web": 7, "math": np.int64(3)}, {"math": 0.3, "web": np.float64(0.7), "the code": 0}]
+    configs = {Config({"mix": mixture}) for mixture in mixtures}
+    assert len(configs) == 1
+    value = configs.pop()["mix"].value(5)
+    assert written(value) == {"math": 0.3, "web": 0.7}
+    assert written('{"math": 1, "web": 1}') == '{"math": 1, "web": 1}'  # a text that is no mixture's
 
 
 @pytest.mark.parametrize(
@@ -56,10 +66,13 @@ def test_mixtures_that_mean_the_same_are_one_value() -> None:
     [
         (lambda: TRUNK.branch(-1, lr=0.1), "at is -1; expected a whole number of at least 0"),
         (lambda: TRUNK.branch(5), "nothing changes at step 5"),
-        (lambda: TRUNK.branch(5, mix={"web": -1, "math": 2}), "weight of 'web' is -1; expected at least 0"),
+        (
+            lambda: TRUNK.branch(5, mix={"web": -1, "math": 2}),
+            "weight of 'web' is -1; expected a finite number at least 0",
+        ),
         (lambda: TRUNK.branch(5, mix={"web": 0, "math": 0}), "expected at least one weight above 0"),
-        (lambda: TRUNK.branch(5, mix={"web": "much"}), "weight of 'web' is 'much'; expected a number"),
-        (lambda: TRUNK.branch(5, mix={"the web": 1}), "expected a word without spaces"),
+        (lambda: TRUNK.branch(5, mix={"web": "much"}), "weight of 'web' is 'much'; expected a finite number"),
+        (lambda: TRUNK.branch(5, mix={"": 1}), "names the source ''; expected text that is not empty"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make: object, message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hippotune.errors import InvalidInput
 from hippotune.sequences import Config, Decay, Warmup
 from hippotune.spaces import Branches, Grid, Samples, Space, Uniform
+from hippotune.tuners import GridSearch
 
 TRUNK = {"lr": Warmup(100, 0.1), "mix": "web"}
 MIXTURES = [{"web": 1 - part / 24, "math": part / 24} for part in range(1, 25)]
@@ -25,6 +26,23 @@ def test_every_change_comes_at_every_step() -> None:
     space = Branches(TRUNK, at=[10, 20], changes={"mix": ["math", "code"]})
     assert list(space) == [Config(TRUNK).branch(at, mix=mix) for at in (10, 20) for mix in ("math", "code")]
     assert Space.from_json(space.to_json()) == space
+
+
+def test_mixtures_are_conditions_as_they_are_written() -> None:
+    changes = Grid({"mix": MIXTURES}, where=lambda hp: hp["mix"]["math"] == 0.75)
+    expected = Config(TRUNK).branch(10, mix={"web": 0.25, "math": 0.75})
+    assert list(Branches(TRUNK, at=[10], changes=changes)) == [expected]
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_branches_that_would_never_leave_the_trunk_are_refused(drawn: bool) -> None:
+    space: Space = Branches(TRUNK, at=[10, 20], changes={"mix": ["math", "code"]})
+    space = Samples(space, 2) if drawn else space
+    GridSearch(space, "loss", "min", max_steps=21)
+    with pytest.raises(
+        InvalidInput, match=r"at has the step 20, and max_steps is 20: .*never leave the trunk"
+    ):
+        GridSearch(space, "loss", "min", max_steps=20)
 
 
 def test_branches_are_sampled_like_any_space() -> None:

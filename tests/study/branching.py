@@ -20,6 +20,8 @@ class Mixed(hippo.TorchTrainer):
 
     def build(self) -> None:
         self.model = nn.Linear(1, 1)
+        self.tied = nn.Linear(1, 1, bias=False)
+        self.tied.weight = self.model.weight
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.loader = hippo.Loader(self.sources, 4, seed=self.seed, mixture="up", mixtures={"up": {"up": 1}})
 

@@ -20,8 +20,7 @@ from study.walkers import Fine
 
 def alone(study: hippo.Study, config: Config, step: int) -> dict[str, float]:
     """Train by a plain loop in this process: many times quicker than in a fresh one."""
-    start = None if study.start is None else find_start(study.start, study.home)
-    job = Job(study.trainer, study.settings, study.seed, start=start)
+    job = Job(study.trainer, study.settings, study.seed, start=find_start(study.start, study.home))
     return train_alone(job, (study._completion(config), (step,)))[step]
 
 
@@ -96,6 +95,14 @@ def test_a_branch_without_a_checkpoint_says_what_is_trained_again(tmp_path: Path
         ]
 
 
+def test_branches_that_are_drawn_later_find_checkpoints_where_they_begin(tmp_path: Path) -> None:
+    space = hippo.Branches(TRUNK, at=[5, 10], changes={"lr": hippo.Uniform(0.01, 0.1)})
+    tuner = hippo.OptunaSearch(space, metric="slope", mode="max", max_steps=12, trials=8)
+    with study(tmp_path, executor=hippo.Simulated(workers=1)) as virtual:
+        work = virtual.tune(tuner, progress=False).work
+        assert work.steps_trained == work.steps_unique
+
+
 @pytest.mark.usefixtures("unrehearsed")
 def test_a_study_starts_from_weights_by_their_content(tmp_path: Path) -> None:
     weights = torch.nn.Linear(1, 1).state_dict()
@@ -117,9 +124,6 @@ def test_a_start_that_does_not_fit_is_named(tmp_path: Path) -> None:
     odd = study(tmp_path / "home", start=tmp_path / "odd.pt")
     with odd, pytest.raises(TrainerError, match=r"1 missing \('bias'\) and 1 unexpected \('extra'\)"):
         odd.eval(TRUNK, 1)
-    for start, says in [("nothing.pt", "is not there"), ("ftp://host/x.pt", "expected a path, or a URL of")]:
-        with pytest.raises(InvalidInput, match=says):
-            study(tmp_path, start=start).eval(TRUNK, 1)
 
 
 def test_substeps_are_values_within_a_step_and_part_of_the_plan(tmp_path: Path) -> None:
@@ -138,10 +142,10 @@ def test_averages_of_branches_are_evaluated_and_exported(shared: hippo.Study, tm
     branches = [Config({"lr": 0.15, "mix": "up"}).branch(4, lr=lr) for lr in (0.01, 0.2)]
     mean = shared.average(branches, 6)
     slopes = [shared.eval(branch, 6)["slope"] for branch in branches]
-    assert mean.metrics["slope"] == pytest.approx(sum(slopes) / 2)
+    assert mean.metrics["slope"] == torch.tensor(slopes).double().mean().float().item()
     path = mean.export(tmp_path / "mean.pt")
-    weights = torch.load(path, weights_only=True)["modules"]["model"]
-    assert weights["weight"].item() == mean.metrics["slope"]
+    weights = torch.load(path, weights_only=True)["modules"]
+    assert {module["weight"].item() for module in weights.values()} == {mean.metrics["slope"]}
     with pytest.raises(InvalidInput, match="configs is empty"):
         shared.average([], 6)
 

@@ -161,7 +161,8 @@ def test_random_numbers_of_a_sample_do_not_depend_on_its_batch() -> None:
             r"mixtures\['late'\] has 'news'; the sources are",
         ),
         (lambda: Loader(sources(), 2, mixture="odd"), "mixture is 'odd'; expected weights of"),
-        (lambda: Loader(sources(), 2, mixture={"web": -1}), "expected at least 0"),
+        (lambda: Loader(sources(), 2, mixture=3), "mixture is 3; expected weights of"),  # type: ignore[arg-type]
+        (lambda: Loader(sources(), 2, mixture={"web": -1}), "expected a finite number at least 0"),
         (lambda: Loader(sources(), 2, mixture={"web": 0}), "expected at least one weight above 0"),
         (lambda: Loader([1, 2], 2, mixture={"web": 1}), "a mixture needs a dict of datasets"),
         (lambda: iter(Loader(sources(), 2, mixture={"web": 1})), r"a mixture has no epoch.*batches\(n\)"),

@@ -16,7 +16,7 @@ from hippotune.trainers.base import Trainer
 from hippotune.trainers.parallel.share import Batch, Share
 from hippotune.trainers.session import Session
 from hippotune.trainers.torch.loader import Loader
-from hippotune.trainers.torch.order import Keys, Order
+from hippotune.trainers.torch.order import Keys, MixedOrder, Order
 from hippotune.trainers.torch.trainer import TorchTrainer
 from trainers.samples import Plain, saved_by
 from trainers.width_samples import Together
@@ -55,6 +55,28 @@ def test_each_batch_is_split_evenly_or_trained_whole_by_everybody(
         else:
             assert all(share.indices == whole.indices for share in shares)
         assert all(share[:2] == whole[:2] for share in shares)
+
+
+@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), min_size=1, max_size=5))
+def test_a_mixture_is_shared_out_as_one_dataset_is(width: int, batches: list[tuple[int, int]]) -> None:
+    whole, *ranks = (MixedOrder({"web": 7, "math": 3}, 5, True, {}) for _ in range(width + 1))
+    for math, batch_size in batches:  # weights and batch sizes change on the way
+        for order in (whole, *ranks):
+            order.weights, order.batch_size = {"web": 1.0, "math": float(math)}, batch_size
+        expected = next(iter(whole))
+        parts = []
+        for rank, order in enumerate(ranks):
+            keys = Keys(order)
+            keys.share = Share(rank, width)
+            parts.append(next(iter(keys)))
+            order.advance()
+        whole.advance()
+        if batch_size % width == 0:
+            assert [index for part in parts for index in part.indices] == expected.indices
+            assert [origin for part in parts for origin in part.origins] == expected.origins
+        else:
+            assert all(part == expected for part in parts)
+        assert all(order == whole for order in ranks)  # every rank is at the same place of every source
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

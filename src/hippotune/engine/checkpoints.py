@@ -54,7 +54,7 @@ class Checkpoints:
             self.drop(position)
 
     def _need(self, position: Position) -> int:
-        """Grade a checkpoint: 0 may go, 1 is what an open request starts from, 2 stays."""
+        """Grade a checkpoint: 0 may go, 1 is what a request or a trunk goes on from, 2 stays."""
         state = self._state
         for lease in state.leases.running():
             if position in (lease.position(lease.start), lease.position(lease.resumes_at)):
@@ -68,7 +68,9 @@ class Checkpoints:
             return 2
         if any(is_pinned(position) for is_pinned in state.pins):
             return 2
-        return int(state.frontier.held(state.plan[position.node], position.step) is not None)
+        node = state.plan[position.node]
+        is_newest_of_trunk = node in state.likely_branches and position.step == max(node.checkpoints)
+        return int(is_newest_of_trunk or state.frontier.held(node, position.step) is not None)
 
     def drop(self, position: Position) -> None:
         """A checkpoint goes: what would have started there starts from the one before."""

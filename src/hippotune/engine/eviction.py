@@ -68,7 +68,7 @@ class CheckpointEviction:
     def excess(self, under_way: int, is_needed: Callable[[Position], int]) -> list[Position]:
         """Return what has to go so that as many more saves as are `under_way` fit into the budget.
 
-        `is_needed` grades a position: 0 may go, 1 is what an open request starts from, 2 stays.
+        `is_needed` grades a position: 0 may go, 1 is what a request or a trunk goes on from, 2 stays.
         """
         if self.budget is None:
             return []

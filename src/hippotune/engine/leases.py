@@ -134,8 +134,11 @@ class Leases:
         state.workers.saved(position)
         self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
         state.leases.forget_if_done(lease)
+        was_guess = state.eviction.is_guess
         state.eviction.kept(position)
         self._checkpoints.evict()
+        if was_guess:
+            self._orders.use_room()
 
     def save_failed(self, event: SaveFailed) -> None:
         """A state could not be written: for want of room, which ends the study; for now; or not at all."""

@@ -20,7 +20,7 @@ class Orders:
     def take_on(self, lease: Lease) -> None:
         """Promise everything that lies on the path of a lease that starts."""
         promises = self._state.promises
-        saves: set[int] = set()
+        saves = self._on_the_way(lease)
         for node, start, end in lease.path:
             for step, want in self._state.frontier.wants.get(node, {}).items():
                 if start < step <= end or (step == start == lease.start and step > node.start):
@@ -28,14 +28,26 @@ class Orders:
                         promises.evaluations.add(lease, step)
                     if want.save:
                         saves.add(step)
-            saves.update(node.branch_steps(start, end))
-            likely = self._state.likely_branches.get(node, ())
-            saves.update(step for step in likely if start < step <= end)
         if lease.end > lease.start:
             saves.add(lease.end)
         saves = {step for step in saves if step not in lease.node_at(step).checkpoints}
         for step in sorted(self._what_fits(lease, saves)):
             promises.saves.add(lease, step)
+
+    def use_room(self) -> None:
+        """It is known by now how large checkpoints are: take on what fits, the latest first."""
+        for lease in [each for each in self._state.leases.running() if not each.proof]:
+            for step in sorted(self._on_the_way(lease), reverse=True):
+                self.entrust(lease.node_at(step), step, evaluate=False, save=True)
+
+    def _on_the_way(self, lease: Lease) -> set[int]:
+        """Return the steps on the path of a lease at which others leave it, or are likely to."""
+        return {
+            step
+            for node, start, end in lease.path
+            for step in (*node.branch_steps(start, end), *self._state.likely_branches.get(node, ()))
+            if start < step <= end
+        }
 
     def _what_fits(self, lease: Lease, steps: set[int]) -> set[int]:
         """Leave out saves that there is no room for: first what nothing waits for yet, then the earliest."""

@@ -48,11 +48,11 @@ def data_text(data: object, home: Path, remember: bool = False) -> str:
         whole = hashlib.sha256()
         for file in _files(path):
             whole.update(
-                f"{file.relative_to(path).as_posix()}\0{_digest(file)}\n".encode(errors="surrogateescape")
+                f"{file.relative_to(path).as_posix()}\0{file_digest(file)}\n".encode(errors="surrogateescape")
             )
         text = f"folder {whole.hexdigest()[:32]}"
     else:
-        text = f"file {_digest(path)}"
+        text = f"file {file_digest(path)}"
     if remember and before != (len(_remembered), [*map(tuple, _remembered.values())]):
         _keep(cache)
     return text
@@ -68,7 +68,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in sorted(names))
 
 
-def _digest(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """Return the digest of what is in a file; it is read only where that may have changed."""
     key = os.path.realpath(file)
     try:
         status = os.stat(key)
@@ -79,7 +80,7 @@ def _digest(file: Path) -> str:
         with open(key, "rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()[:32]
     except OSError as error:
-        raise InvalidInput(f"data holds {file}, which cannot be read: {error}") from error
+        raise InvalidInput(f"{file} cannot be read: {error}") from error
     if time.time() - status.st_mtime > _SETTLED_SECONDS:
         _remembered[key] = [*seen, digest]
     return digest

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from hippotune.errors import InvalidInput
 from hippotune.sequences.laws import Law
-from hippotune.sequences.values import Value
+from hippotune.sequences.values import Value, Written
 
 FOREVER: Final = sys.maxsize
 """The end of a piece that has none."""
@@ -156,7 +156,7 @@ class Sequence(metaclass=_Families):
                 yield step, law
             step, last = end, law
 
-    def then(self, other: Sequence | Value | Open, at: Whole) -> Sequence:
+    def then(self, other: Sequence | Written | Open, at: Whole) -> Sequence:
         """Return this sequence up to step `at`, and from there `other`, which counts its own steps."""
         from hippotune.sequences.combined import Then
 

@@ -12,7 +12,8 @@ from hippotune.sequences.base import FOREVER, Distribution, Open, Part, Piece, R
 from hippotune.sequences.constant import Constant, as_sequence
 from hippotune.sequences.curves import line
 from hippotune.sequences.laws import grouped
-from hippotune.sequences.values import Value, exact
+from hippotune.sequences.mixtures import written
+from hippotune.sequences.values import Written, exact
 
 
 class Then(Sequence):
@@ -26,7 +27,7 @@ class Then(Sequence):
 
     def __init__(
         self,
-        sequences: Iterable[Sequence | Value | Open] | Distribution,
+        sequences: Iterable[Sequence | Written | Open] | Distribution,
         milestones: Iterable[Whole] | Distribution,
     ) -> None:
         listed = [as_sequence(item) for item in checks.several("sequences", sequences)]
@@ -80,7 +81,9 @@ class Warmup(Sequence):
 
     __slots__ = ()
 
-    def __init__(self, steps: Whole, then: Sequence | Value | Open, start_factor: Real | None = None) -> None:
+    def __init__(
+        self, steps: Whole, then: Sequence | Written | Open, start_factor: Real | None = None
+    ) -> None:
         after = as_sequence(then)
         target = after.value(0)
         if isinstance(target, (bool, str)):
@@ -124,7 +127,7 @@ class Ahead(Sequence):
 
     __slots__ = ()
 
-    def __init__(self, sequence: Sequence | Value | Open, steps: Whole) -> None:
+    def __init__(self, sequence: Sequence | Written | Open, steps: Whole) -> None:
         whole = as_sequence(sequence)
         skipped = checks.whole("steps", steps, least=0)
         if whole.limit is not None and skipped >= whole.limit:
@@ -149,6 +152,11 @@ class Ahead(Sequence):
         return _moved(self.part(step), step)
 
 
+def ahead(sequence: Sequence, steps: int) -> Sequence:
+    """Return a sequence from one of its steps on; one that stays the same is that itself."""
+    return sequence if isinstance(sequence, Constant) else Ahead(sequence, steps)
+
+
 class Substeps(Sequence):
     """`sequence` looked at `parts` times a step, at step + part / parts: its values there, as a tuple.
 
@@ -158,7 +166,7 @@ class Substeps(Sequence):
 
     __slots__ = ()
 
-    def __init__(self, sequence: Sequence | Value | Open, parts: Whole) -> None:
+    def __init__(self, sequence: Sequence | Written | Open, parts: Whole) -> None:
         super().__init__(as_sequence(sequence), checks.whole("parts", parts, least=1))
 
     @property
@@ -207,4 +215,4 @@ def _parts(sequence: Sequence) -> list[tuple[int, Sequence]]:
 
 
 def _plain_repr(sequence: Sequence) -> str:
-    return repr(sequence.arguments[0] if isinstance(sequence, Constant) else sequence)
+    return repr(written(sequence.arguments[0]) if isinstance(sequence, Constant) else sequence)

@@ -12,17 +12,18 @@ from typing import Any, Final
 from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
-from hippotune.sequences.combined import Ahead, Substeps, Then, Unset
+from hippotune.sequences.combined import Substeps, Then, Unset, ahead
 from hippotune.sequences.constant import Constant, as_sequence
 from hippotune.sequences.first_difference import first_difference
-from hippotune.sequences.values import Value, same, tagged
+from hippotune.sequences.mixtures import written
+from hippotune.sequences.values import Value, Written, same, tagged
 
 _names: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 """One tuple of names for all configs that have these names: they are told apart by identity first."""
 
 
-ConfigLike = Mapping[str, Sequence] | Mapping[str, Sequence | Value]
-"""A config, or a mapping of names to sequences and values, of which one is made."""
+ConfigLike = Mapping[str, Any]
+"""A config, or what one is made of: sequences and values (see `Written`) by name."""
 
 
 class Config(Mapping[str, Sequence]):
@@ -34,7 +35,7 @@ class Config(Mapping[str, Sequence]):
     _sequences: tuple[Sequence, ...]
     _hash: int | None
 
-    def __init__(self, values: Mapping[str, Sequence | Value]) -> None:
+    def __init__(self, values: ConfigLike) -> None:
         if not isinstance(values, Mapping):
             raise InvalidInput(f"a config is made from a mapping of names to values; got {values!r}")
         for name in values:
@@ -85,7 +86,7 @@ class Config(Mapping[str, Sequence]):
                 step = earlier
         return step if step < until else None
 
-    def branch(self, at: int, *, absolute: bool = False, **changes: Sequence | Value) -> Config:
+    def branch(self, at: int, *, absolute: bool = False, **changes: Sequence | Written) -> Config:
         """Return the config that is this one up to step `at`, with some values changed from there.
 
         New sequences count their steps from 0 at `at`; with `absolute`, from the start of the trial:
@@ -97,7 +98,7 @@ class Config(Mapping[str, Sequence]):
             raise InvalidInput(f"nothing changes at step {step}; expected hyper-parameters with new values")
         changed = {name: _sequence(name, value) for name, value in changes.items()}
         if absolute:
-            changed = {name: Ahead(sequence, step) for name, sequence in changed.items()}
+            changed = {name: ahead(sequence, step) for name, sequence in changed.items()}
         return Config(
             {
                 **self,
@@ -194,7 +195,7 @@ class Config(Mapping[str, Sequence]):
 
     def __repr__(self) -> str:
         shown = (
-            f"{name!r}: {sequence.arguments[0] if isinstance(sequence, Constant) else sequence!r}"
+            f"{name!r}: {written(sequence.arguments[0]) if isinstance(sequence, Constant) else sequence!r}"
             for name, sequence in self.items()
         )
         return f"Config({{{', '.join(shown)}}})"

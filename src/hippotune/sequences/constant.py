@@ -5,7 +5,7 @@ from __future__ import annotations
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Sequence, is_open
 from hippotune.sequences.laws import Flat
-from hippotune.sequences.values import Value, plain, rounded_value, tagged
+from hippotune.sequences.values import Value, Written, plain, rounded_value, tagged
 
 
 class Constant(Sequence):
@@ -15,7 +15,7 @@ class Constant(Sequence):
 
     _value: Value
 
-    def __init__(self, value: Value | Distribution) -> None:
+    def __init__(self, value: Written | Distribution) -> None:
         checked = plain("value", value)
         super().__init__(checked)
         object.__setattr__(self, "_value", rounded_value(checked))

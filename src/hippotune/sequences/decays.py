@@ -14,7 +14,17 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Real, Sequence, Whole
 from hippotune.sequences.curves import InverseRoot, Power, geometric, line
 from hippotune.sequences.laws import flat
-from hippotune.sequences.values import WIDE, Number, Value, exact, plain, rounded, rounded_value, tagged, wide
+from hippotune.sequences.values import (
+    WIDE,
+    Number,
+    Written,
+    exact,
+    plain,
+    rounded,
+    rounded_value,
+    tagged,
+    wide,
+)
 
 
 class Linear(Sequence):
@@ -140,7 +150,7 @@ class Piecewise(Sequence):
 
     def __init__(
         self,
-        values: Iterable[Value | Distribution] | Distribution,
+        values: Iterable[Written | Distribution] | Distribution,
         milestones: Iterable[Whole] | Distribution,
     ) -> None:
         listed = checks.several("values", values)

@@ -1,43 +1,46 @@
 """Weights of a mixture, such as ``{"web": 0.7, "math": 0.3}``, as one value of a hyper-parameter.
 
-A mixture is kept as a text, ``"math=0.3 web=0.7"``: sorted by name, adding up to 1, without the sources that
-have no weight. So mixtures that mean the same are equal, and trials with them share.
+Within Hippo a mixture is a text, its JSON: sorted by name, adding up to 1, without the sources that have no
+weight. So mixtures that mean the same are equal, and trials with them share. Trainers, and `where` of a
+space, are handed it as a dict again.
 """
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences.values import exact, rounded_ratio
+from hippotune.sequences.values import Value, exact, rounded_ratio
+
+
+def shares(name: str, weights: Mapping[Any, Any]) -> dict[str, float]:
+    """Return the share of each source that has one, sorted by name."""
+    parts = {
+        source: exact(checks.number(f"{name}: the weight of {source!r}", weight, least=0))
+        for source, weight in weights.items()
+    }
+    if odd := [source for source in parts if not isinstance(source, str) or not source]:
+        raise InvalidInput(f"{name} names the source {odd[0]!r}; expected text that is not empty")
+    if not (total := sum(parts.values())):
+        raise InvalidInput(f"{name} is {dict(weights)!r}; expected at least one weight above 0")
+    exactly = {source: part / total for source, part in sorted(parts.items()) if part}
+    return {source: rounded_ratio(share.numerator, share.denominator) for source, share in exactly.items()}
 
 
 def mixture_text(name: str, weights: Mapping[Any, Any]) -> str:
     """Return the text that stands for weights."""
-    parts: dict[str, Fraction] = {}
-    for source, weight in weights.items():
-        if not isinstance(source, str) or not source or "=" in source or source.split() != [source]:
-            raise InvalidInput(f"{name} names the source {source!r}; expected a word without spaces and '='")
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
-            raise InvalidInput(f"{name}: the weight of {source!r} is {weight!r}; expected a number")
-        if weight < 0:
-            raise InvalidInput(f"{name}: the weight of {source!r} is {weight!r}; expected at least 0")
-        parts[source] = exact(weight)
-    total = sum(parts.values())
-    if not total:
-        raise InvalidInput(f"{name} is {dict(weights)!r}; expected at least one weight above 0")
-    shares = {source: part / total for source, part in sorted(parts.items()) if part}
-    return " ".join(
-        f"{source}={rounded_ratio(share.numerator, share.denominator)!r}" for source, share in shares.items()
-    )
+    return json.dumps(shares(name, weights), ensure_ascii=False)
 
 
-def mixture_weights(text: str) -> dict[str, float] | None:
-    """Return the weights that a text stands for; None where it is no mixture."""
+def written(value: Value) -> Value | dict[str, float]:
+    """Return a value as a user writes it: the text of a mixture as a dict of weights, all else as it is."""
+    if not (isinstance(value, str) and value.startswith("{")):
+        return value
     try:
-        return {source: float(weight) for source, _, weight in (word.partition("=") for word in text.split())}
-    except ValueError:
-        return None
+        weights = json.loads(value)
+        return weights if mixture_text("", weights) == value else value
+    except (ValueError, InvalidInput):
+        return value

@@ -18,6 +18,8 @@ from hippotune.errors import InvalidInput
 
 Value = int | float | str | bool
 Number = int | float
+Written = Value | Mapping[str, float]
+"""A value as it is written: the weights of a mixture as a mapping."""
 
 DIGITS = 12
 _ROUNDED_FROM = 10**DIGITS

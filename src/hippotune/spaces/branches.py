@@ -7,14 +7,13 @@ from typing import Any
 
 from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences.base import Sequence
-from hippotune.sequences.config import Config
+from hippotune.sequences.config import Config, ConfigLike
 from hippotune.spaces.distributions import Choice
 from hippotune.spaces.notation import Values
 from hippotune.spaces.space import Space, as_space
 
 _AT = "at"
-"""The name by which the step of a branch stands among its values: for `where`, and for samplers."""
+"""The name by which the step of a branch stands among its values, for samplers and `where`."""
 
 
 class Branches(Space):
@@ -36,7 +35,7 @@ class Branches(Space):
 
     def __init__(
         self,
-        trunk: Config | Mapping[str, Sequence | Any],
+        trunk: ConfigLike,
         at: Iterable[int],
         changes: Space | Mapping[str, Any],
         absolute: bool = False,
@@ -50,6 +49,11 @@ class Branches(Space):
             raise InvalidInput(f"changes has a hyper-parameter {_AT!r}, which is the step of a branch here")
         self.absolute = checks.yes_or_no("absolute", absolute)
         super().__init__({_AT: Choice(*self.at), **self.changes.parameters}, self.changes.where)
+
+    @property
+    def branches(self) -> Branches:
+        """These."""
+        return self
 
     def config(self, values: Values) -> Config:
         """Make a config: the trunk, and the changes from the step among the values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from hippotune.sequences.config import Config
 from hippotune.spaces.notation import Values, resolve
 from hippotune.spaces.sources import Point
 from hippotune.spaces.space import MOST_REJECTED, Space, as_space
+
+if TYPE_CHECKING:
+    from hippotune.spaces.branches import Branches
 
 Method = Literal["random", "sobol", "halton"]
 
@@ -41,6 +44,11 @@ class Samples(Space):
         self.seed = seed
         self.method = method
         super().__init__(self.of.parameters, self.of.where)
+
+    @property
+    def branches(self) -> Branches | None:
+        """The branches that these are samples of, where they are that."""
+        return self.of.branches
 
     @property
     def finite(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import as_sequence
+from hippotune.sequences.mixtures import written
 from hippotune.spaces.distributions import Choice, Number
 from hippotune.spaces.encoding import decode_parameters, decode_where, encode_parameters, encode_where
 from hippotune.spaces.notation import (
@@ -30,6 +31,9 @@ from hippotune.spaces.notation import (
 )
 from hippotune.spaces.sharing import merge_rate, sharing
 from hippotune.spaces.sources import Chance, Evenly, Record, Source
+
+if TYPE_CHECKING:
+    from hippotune.spaces.branches import Branches
 
 Where = Callable[[dict[str, Any]], object]
 
@@ -61,6 +65,11 @@ class Space:
         self.where = where
         if self.finite and not self.up_to(1):
             raise InvalidInput("where rejects every config; the space is empty")
+
+    @property
+    def branches(self) -> Branches | None:
+        """The branches of one trunk that the configs are, where they are that."""
+        return None
 
     @cached_property
     def leaves(self) -> dict[str, Number | Choice]:
@@ -171,7 +180,9 @@ class Space:
 
     def accepts(self, values: Values) -> bool:
         """Whether `where` accepts these values."""
-        return self.where is None or bool(self.where(dict(values)))
+        return self.where is None or bool(
+            self.where({name: written(value) for name, value in values.items()})
+        )
 
     def config(self, values: Values) -> Config:
         """Make a config. Equal plain values become one constant, so that configs are compared quickly."""

@@ -18,7 +18,7 @@ from hippotune.executors.base import Job
 from hippotune.executors.fresh import FreshInterpreters
 from hippotune.study.start import find_start
 from hippotune.trainers import seeding
-from hippotune.trainers.hyperparameters import InForce, at_begin
+from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:
@@ -32,10 +32,14 @@ Metrics = dict[str, float]
 def alone(study: Study, config: Config, steps: int | Iterable[int]) -> dict[int, Metrics]:
     """Train one trial of a study in a fresh process and return its metrics after each of the steps."""
     asked = study._completion(config), asked_steps(steps)
-    start = None if study.start is None else find_start(study.start, study.home)
-    job = Job(study.trainer, study.settings, study.seed, start=start)
-    with FreshInterpreters(job, study.executor.environment(_kept_threads(study))) as interpreters:
+    with fresh_interpreters(study) as interpreters:
         return interpreters.run(train_alone, asked)
+
+
+def fresh_interpreters(study: Study) -> FreshInterpreters:
+    """Return interpreters for a study's trainer, each as a worker of its plan is."""
+    job = Job(study.trainer, study.settings, study.seed, start=find_start(study.start, study.home))
+    return FreshInterpreters(job, study.executor.environment(_kept_threads(study)))
 
 
 def _kept_threads(study: Study) -> int | None:
@@ -65,7 +69,7 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
     trainer = _begun(job)
     if not had_torch and "torch" in sys.modules:  # it was not there yet to be seeded
         trainer = _begun(job)
-    trainer.setup(at_begin(config.values(0)))
+    trainer.setup(handed_over(config.values(0)))
     metrics = {}
     for step in range(steps[-1] + 1):
         if step in steps:
@@ -73,7 +77,7 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
         if step == steps[-1]:
             break
         if step > 0 and (changes := config.changes(step)):
-            trainer.setup(at_begin(changes))
+            trainer.setup(handed_over(changes))
         with InForce(trainer, config, step), trainer.around("train"):
             trainer.train()
     return metrics

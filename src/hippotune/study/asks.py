@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from hippotune import checks, sequences
@@ -41,8 +41,8 @@ def report_steps(heard: int, step: int, every: int | None) -> tuple[int, ...]:
     return tuple(range(heard // every * every + every, step, every))
 
 
-def keep_for_branches(loop: Loop, trunks: Iterable[Config], requests: Sequence[Request]) -> None:
-    """Keep checkpoints along trunks where branches are likely, and say where a branch begins at none."""
+def note_repeated(loop: Loop, requests: Iterable[Request]) -> None:
+    """Say where a branch begins at no checkpoint, and what is trained again for it."""
     for request in requests:
         if (repeated := loop.engine.plan.repeated(request.config, request.step)) is not None:
             at, kept = repeated
@@ -50,6 +50,10 @@ def keep_for_branches(loop: Loop, trunks: Iterable[Config], requests: Sequence[R
                 f"a branch at step {at} has no checkpoint there: {at - kept} steps of its trunk are "
                 f"trained again, from step {kept} on"
             )
+
+
+def keep_for_branches(loop: Loop, trunks: Iterable[Config], requests: Iterable[Request]) -> None:
+    """Keep checkpoints along trunks where branches are likely."""
     last = max((request.step for request in requests), default=0)
     for trunk in trunks:
         loop.handle(BranchesForeseen(trunk, likely_branches(last)))

@@ -1,22 +1,32 @@
-"""The mean of several trials' weights: a leaf of the tree, evaluated and exported, never trained from."""
+"""The mean of several trials' weights: a leaf of the tree, evaluated and exported, never trained from.
+
+It is worked out in a fresh process like a worker's, one trial after the other: what `evaluate` says there of
+the mean of one trial is what it said of the trial, bit for bit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput
+from hippotune.executors.base import Job
+from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
-from hippotune.study.exports import Origin, export
-from hippotune.trainers import seeding
-from hippotune.trainers.base import Trainer
-from hippotune.trainers.export import find_parts
-from hippotune.trainers.metrics import checked_metrics
+from hippotune.store.files import CheckpointFiles
+from hippotune.study.alone import fresh_interpreters
+from hippotune.study.exports import Origin, write
+from hippotune.study.models import Models
+from hippotune.trainers.export import PlainState, find_parts, plain_state
+from hippotune.trainers.session import Session
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
+    from hippotune.trainers.base import Trainer
 
 
 @dataclass(frozen=True)
@@ -31,42 +41,59 @@ class Average:
         How far each of them was trained.
     metrics : Mapping[str, float]
         What `evaluate` says of the mean.
-    trainer : Trainer
-        A trainer that holds it.
     """
 
     configs: tuple[Config, ...]
     step: int
     metrics: Mapping[str, float]
-    trainer: Trainer
+    _state: PlainState
     _study: str
 
     def export(self, path: str | Path) -> Path:
         """Write the mean for other programs, as `Study.export` writes a model."""
-        return export(self.trainer, Origin(self._study, self.configs[0], self.step, self.metrics), path)
+        return write(self._state, Origin(self._study, self.configs[0], self.step, self.metrics), path)
 
 
 def average(study: Study, configs: Sequence[Config], step: int) -> Average:
-    """Load the trials, training what is missing, and take the mean of all weights that are floats."""
+    """Train what is missing of the trials, and take the mean of all weights that are floats."""
     if not configs:
         raise InvalidInput("configs is empty; expected the trials to average")
-    trainers = [study.load(config, step) for config in configs]
-    mean = trainers[0]
-    states = [_weights(trainer) for trainer in trainers]
-    if not states[0]:
+    study._connection.run(partial(study._train, [(config, step) for config in configs]))
+    with ExitStack() as stack:
+        held = [stack.enter_context(Models(study).held(config, step)) for config in configs]
+        trials = [(study._completion(c), h.checkpoint) for c, h in zip(configs, held, strict=True)]
+        interpreters = stack.enter_context(fresh_interpreters(study))
+        metrics, state = interpreters.run(_mean, (held[0].runtime.folder, trials, step))
+    return Average(tuple(configs), step, metrics, state, study._listed_name)
+
+
+def _mean(
+    job: Job, asked: tuple[Path, Sequence[tuple[Config, Checkpoint]], int]
+) -> tuple[dict[str, float], PlainState]:
+    """Return the metrics and the weights of the mean, which is put into the first of the trials."""
+    folder, trials, step = asked
+    session = Session(job.trainer, job.settings, job.seed, start=job.start)
+    totals: dict[tuple[str, str], Any] = {}
+    for config, checkpoint in reversed(trials):
+        with CheckpointFiles(folder).read(checkpoint) as file:
+            session.start(config, step, file, warm=False)
+        for key, tensor in _weights(session.trainer).items():
+            totals[key] = tensor.double() + totals.get(key, 0)
+    if not totals:
         raise InvalidInput(
-            f"{type(mean).__name__} has no torch module on self: there are no weights to average"
+            f"{job.trainer.__name__} has no torch module on self: there are no weights to average"
         )
-    for path, weights in states[0].items():
-        for name, tensor in weights.items():
-            if tensor.is_floating_point():
-                total = sum(other[path][name].double() for other in states)
-                tensor.copy_((total / len(states)).to(tensor.dtype))
-    with seeding.put_back(), mean.around("evaluate"):
-        metrics = checked_metrics(mean.evaluate())
-    return Average(tuple(configs), step, metrics, mean, study._listed_name)
+    for key, tensor in _weights(session.trainer).items():
+        tensor.copy_(totals[key] / len(trials))
+    return session.evaluate(), plain_state(session.trainer)
 
 
-def _weights(trainer: Trainer) -> dict[str, dict[str, Any]]:
-    """Return the tensors of all modules on a trainer, which share their memory with it."""
-    return {path: dict(module.state_dict()) for path, module in find_parts(trainer).modules.items()}
+def _weights(trainer: Trainer) -> dict[tuple[str, str], Any]:
+    """Return the tensors of floats of all modules on a trainer, which share their memory with it."""
+    modules = find_parts(trainer).modules
+    return {
+        (path, name): tensor
+        for path, module in modules.items()
+        for name, tensor in module.state_dict().items()
+        if hasattr(tensor, "is_floating_point") and tensor.is_floating_point()
+    }

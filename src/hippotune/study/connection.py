@@ -41,9 +41,10 @@ class Connection:
         study = self._study
         data = data_text(study.data, study.home, remember)
         threads = None if study._executor is None else study._executor.threads
-        start = "" if study.start is None else find_start(study.start, study.home).digest
+        start = find_start(study.start, study.home)
+        digest = "" if start is None else start.digest
         identity = Identity.of(
-            study.trainer, study.settings, study.seed, study._version, data, threads, start, study.substeps
+            study.trainer, study.settings, study.seed, study._version, data, threads, digest, study.substeps
         )
         return identity if study.share else identity.alone_in(study.name)
 

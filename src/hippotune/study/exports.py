@@ -62,22 +62,23 @@ def export(trainer: object, origin: Origin, path: str | Path) -> Path:
 
     Raises `NothingToExport` for a trainer without modules and without ``state_dict()``.
     """
+    from hippotune.trainers.export import plain_state
+
+    return write(plain_state(trainer), origin, path)
+
+
+def write(state: PlainState, origin: Origin, path: str | Path) -> Path:
+    """Write what a trainer held to a file, and return its path."""
     target = Path(path)
     if target.is_dir() or not target.absolute().parent.is_dir():
         what = "is a folder" if target.is_dir() else "is in a folder that does not exist"
         raise InvalidInput(f"path is {str(target)!r}, which {what}; expected the name of a file to write")
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("exporting a model needs PyTorch: pip install 'hippotune[torch]'")
-    from hippotune.trainers.export import plain_state
-
-    return _write(plain_state(trainer), origin, target)
-
-
-def _write(state: PlainState, origin: Origin, target: Path) -> Path:
-    write = _write_safetensors if target.suffix == _SAFETENSORS else _write_torch
+    how = _write_safetensors if target.suffix == _SAFETENSORS else _write_torch
     try:
         with replacing(target) as temporary:
-            write(state, origin, temporary)
+            how(state, origin, temporary)
     except HippoError:
         raise
     except Exception as error:
@@ -147,7 +148,7 @@ def export_best(home: Path, number: int, origin: Origin, load: Callable[[], obje
         except NothingToExport:
             return None
         folder.mkdir(parents=True, exist_ok=True)
-        _write(state, origin, target)
+        write(state, origin, target)
     for other in _exports_in(folder):
         if other != target:
             other.unlink(missing_ok=True)

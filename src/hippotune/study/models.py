@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
 from hippotune.store.files import CheckpointFiles
 from hippotune.study.best import Best
+from hippotune.study.start import find_start
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
@@ -70,12 +71,18 @@ class Models:
         self, who: Config | Trial, step: int, bare: bool = False
     ) -> tuple[Trainer, Mapping[str, float]]:
         """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
+        with self.held(who, step) as held:
+            config = who.config if isinstance(who, Trial) else self._study._completion(who)
+            return self._load(config, step, held, bare), held.metrics
+
+    @contextmanager
+    def held(self, who: Config | Trial, step: int) -> Iterator[Held]:
+        """Keep the checkpoint of a trial after `step` steps, training what is missing, within the block."""
         if self._study.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
         held = self._study._connection.run(partial(self._hold, who, step))
         try:
-            config = who.config if isinstance(who, Trial) else self._study._completion(who)
-            return self._load(config, step, held, bare), held.metrics
+            yield held
         finally:
             with suppress(Closed):
                 held.runtime.ask(held.let_go)
@@ -109,7 +116,8 @@ class Models:
         from hippotune.trainers.session import Session
 
         study = self._study
-        session = Session(study.trainer, study.settings, study.seed, bare)
+        start = find_start(study.start, study.home)
+        session = Session(study.trainer, study.settings, study.seed, bare, start=start)
         with CheckpointFiles(held.runtime.folder).read(held.checkpoint) as file:
             try:
                 session.start(config, step, file, warm=False)

@@ -39,7 +39,7 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     store, threads = _open_store(study, identity, waived, notes)
     packing = 1 if study.width is None else study.width.packing
     folder = checkpoint_folder(study.home, identity.key)
-    start = None if study.start is None else find_start(study.start, study.home)
+    start = find_start(study.start, study.home)
     job = Job(
         study.trainer, study.settings, study.seed, folder, packing, threads, identity.code, start, study.name
     )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hippotune.durable import replacing
 from hippotune.errors import InvalidInput
+from hippotune.identity.data import file_digest
 from hippotune.trainers.starting import Start
 
 _SCHEMES = ("http", "https")
 
 
-def find_start(given: str | Path, home: Path) -> Start:
+def find_start(given: str | Path | None, home: Path) -> Start | None:
     """Return the file that a path or a URL stands for; what a URL leads to is kept below the home."""
+    if given is None:
+        return None
     if not isinstance(given, str | os.PathLike) or not os.fspath(given):
         raise InvalidInput(f"start is {given!r}; expected the path or the URL of a file of weights")
     text = os.fspath(given)
@@ -32,8 +35,7 @@ def find_start(given: str | Path, home: Path) -> Start:
         path = Path(text if parts is None else unquote(parts.path)).expanduser().absolute()
     if not path.is_file():
         raise InvalidInput(f"start is {text!r}, which is not there, or is no file")
-    with path.open("rb") as file:
-        return Start(path, hashlib.file_digest(file, "sha256").hexdigest())
+    return Start(path, file_digest(path))
 
 
 def _downloaded(url: str, home: Path) -> Path:
@@ -44,12 +46,8 @@ def _downloaded(url: str, home: Path) -> Path:
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            with (
-                replacing(target) as written,
-                urllib.request.urlopen(url) as source,
-                written.open("wb") as file,
-            ):
-                shutil.copyfileobj(source, file)
-        except OSError as error:
+            with replacing(target) as written:
+                urllib.request.urlretrieve(url, written)  # raises where it ends too early
+        except (OSError, HTTPException) as error:
             raise InvalidInput(f"start is {url!r}, which cannot be fetched: {error}") from error
     return target.absolute()

@@ -14,9 +14,7 @@ from hippotune.history.studies import listed_as
 from hippotune.identity.key import PlanKey
 from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
-from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config, ConfigLike
-from hippotune.sequences.values import Value
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
@@ -29,6 +27,7 @@ from hippotune.study.report import Report
 from hippotune.study.trunk import Trunk
 from hippotune.study.tune import tune
 from hippotune.study.tuning import Tuning
+from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, TrialGroup, Tuner
 from hippotune.view import open_view
@@ -117,7 +116,7 @@ class Study:
         checkpoint_budget: str | int | None = None,
         keep_best: int = 3,
         width: WidthPolicy | None = None,
-        defaults: Mapping[str, Sequence | Value] | None = None,
+        defaults: ConfigLike | None = None,
         start: str | Path | None = None,
         substeps: int = 1,
         exact: bool = True,
@@ -127,12 +126,11 @@ class Study:
     ) -> None:
         checks.text("name", name, "digits")
         checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
-        checks.whole("seed", seed, least=0)
         self.name = name
         self.trainer = trainer
         self.home = Path(home)
         self.settings = dict(settings or {})
-        self.seed = seed
+        self.seed = seeding.checked(seed)
         self.share = share
         self.store_url = store
         self.checkpoint_budget = (

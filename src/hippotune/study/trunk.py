@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
-from hippotune.sequences.values import Value
+from hippotune.sequences.values import Written
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
@@ -48,7 +48,7 @@ class Trunk:
         """Train the trunk to a step, where that is still to do, and return its metrics there."""
         return self._study.eval(self.config, step)
 
-    def branch(self, at: int, *, absolute: bool = False, **changes: Sequence | Value) -> Config:
+    def branch(self, at: int, *, absolute: bool = False, **changes: Sequence | Written) -> Config:
         """Return the config of a branch, as `Config.branch` does; the study's defaults count."""
         if unknown := changes.keys() - self.config.keys() - self._study.defaults.keys():
             name = min(unknown)

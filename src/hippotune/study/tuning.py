@@ -19,6 +19,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Answer
 from hippotune.protocol.events import (
     BestChanged,
+    BranchesForeseen,
     ConfigsForeseen,
     GroupSubmitted,
     Request,
@@ -27,14 +28,16 @@ from hippotune.protocol.events import (
 )
 from hippotune.sequences.config import Config
 from hippotune.shell.loop import Loop
+from hippotune.spaces.branches import Branches
 from hippotune.study.arrivals import Arrivals, Arrived
-from hippotune.study.asks import check_ask, keep_for_branches, report_steps
+from hippotune.study.asks import check_ask, keep_for_branches, note_repeated, report_steps
 from hippotune.study.completion import AS_GIVEN, Completion
 from hippotune.study.limit_watch import LimitWatch
 from hippotune.study.limits import Limits
 from hippotune.study.open_trials import OpenTrials
 from hippotune.study.ranking import Ranking
 from hippotune.tuners.base import Result, Timing, Trial, TrialGroup, Tuner
+from hippotune.tuners.space_tuner import SpaceTuner
 
 NO_LIMITS = Limits()
 
@@ -76,6 +79,7 @@ class Tuning:
         self._ranking = ranking
         self._completion = completion
         self._trunks = tuple(map(completion, trunks))
+        self._notes_repeated = True
         self._requests: dict[Trial, int] = {}
         self._heard: dict[Trial, int] = {}
         self._kept: list[int] = []
@@ -90,11 +94,20 @@ class Tuning:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
         self._loop.tuner_begins(self)
         self.limits.start()
+        if isinstance(tuner, SpaceTuner):
+            self._begin_branches(tuner.space.branches)
         try:
             await self._tune(tuner)
             await self._proved()
         finally:
             self._loop.tuner_ends(self)
+
+    def _begin_branches(self, branches: Branches | None) -> None:
+        """Keep checkpoints where branches of a space begin, also those that are not drawn yet."""
+        if branches is not None and self._share:
+            self._loop.handle(BranchesForeseen(self._completion(branches.trunk), branches.at))
+        # Where schedules are drawn at random, branches begin anywhere: nobody has chosen those steps.
+        self._notes_repeated = branches is not None or bool(self._trunks)
 
     async def _tune(self, tuner: Tuner) -> None:
         try:
@@ -171,7 +184,9 @@ class Tuning:
             trials.append(trial)
         if self._keep:
             self._kept += [request.id for request in requests]
-        if self._trunks and self._share:
+        if self._share:
+            if self._notes_repeated:
+                note_repeated(self._loop, requests)
             keep_for_branches(self._loop, self._trunks, requests)
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):

@@ -25,9 +25,7 @@ from hippotune.executors.fresh import FreshInterpreters
 from hippotune.identity.fingerprint import fingerprint
 from hippotune.protocol.proof import Run, Verdict
 from hippotune.scratch import Scratch
-from hippotune.sequences.base import Sequence
-from hippotune.sequences.config import Config
-from hippotune.sequences.values import Value
+from hippotune.sequences.config import Config, ConfigLike
 from hippotune.testing.runs import Task, run_cuts, run_evaluated, run_reference, run_warm
 from hippotune.trainers.base import Trainer
 
@@ -72,7 +70,7 @@ class Exactness:
 
 def check_exact(
     trainer: type[Trainer],
-    config: Config | Mapping[str, Sequence | Value],
+    config: ConfigLike,
     steps: int = 4,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,

@@ -9,6 +9,9 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hippotune.errors import TrainerError
+from hippotune.sequences.combined import Substeps
+from hippotune.sequences.constant import Constant
+from hippotune.sequences.mixtures import written
 
 
 class TrackedDict(dict[str, Any]):
@@ -115,13 +118,20 @@ def value_in_force(trainer: object, name: str, part: int) -> Any:
     if name not in config:
         known = ", ".join(map(repr, config))
         raise TrainerError(f"self.hp({name!r}) was called; the hyper-parameters are {known}")
-    value = config[name].value(step)
-    return value[part] if isinstance(value, tuple) else value
+    sequence = config[name]
+    parts = sequence.arguments[1] if isinstance(sequence, Substeps) else 1
+    if part not in range(parts) and not isinstance(sequence, Constant):
+        raise TrainerError(
+            f"self.hp({name!r}, {part!r}) was called; the parts of a step are counted from 0, and there are "
+            f"{parts} in this study. Study(substeps=...) says how many"
+        )
+    value = sequence.value(step)
+    return value[part] if isinstance(value, tuple) else written(value)
 
 
-def at_begin(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values at the begin of a step, where there are several within it."""
-    return {name: value[0] if isinstance(value, tuple) else value for name, value in values.items()}
+def handed_over(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as `setup` gets them: those at the begin of a step, and mixtures as dicts."""
+    return {name: value[0] if isinstance(value, tuple) else written(value) for name, value in values.items()}
 
 
 def mentioned_names(trainer: type) -> set[str]:

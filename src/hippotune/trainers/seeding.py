@@ -15,10 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from hippotune import checks
+from hippotune.errors import InvalidInput
+
 _NUMPY_SEEDS = 2**32
 
 RandomState = dict[str, Any]
 """The state of all shared generators at one moment: plain values, and tensors of torch's."""
+
+
+def checked(seed: object) -> int:
+    """Return a seed that all generators take."""
+    if (found := checks.whole("seed", seed, least=0)) >= 2**64:
+        raise InvalidInput(f"seed is {seed!r}; expected a whole number below 2**64")
+    return found
 
 
 def seed_all(seed: int) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
-from hippotune.trainers.hyperparameters import InForce, TrackedDict, at_begin, mentioned_names
+from hippotune.trainers.hyperparameters import InForce, TrackedDict, handed_over, mentioned_names
 from hippotune.trainers.logged import Logging, NoLogging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.starting import Start
@@ -338,7 +338,7 @@ class Session:
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:
         self.phase = "setup"
-        hp = TrackedDict(at_begin(values))
+        hp = TrackedDict(handed_over(values))
         read, alive = hp.read, weakref.ref(hp)
         with NoLogging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)

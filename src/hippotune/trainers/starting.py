@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hippotune.errors import CheckpointError, MissingExtra, TrainerError
+from hippotune.errors import CheckpointError, InvalidInput, MissingExtra, TrainerError
+from hippotune.identity.data import file_digest
 from hippotune.short import listed
 
 _SHOWN = 5
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A file of weights, and the SHA-256 digest of what was in it when the study was opened."""
+    """A file of weights, and the digest of what was in it when the study was opened."""
 
     path: Path
     digest: str
@@ -24,10 +24,11 @@ class Start:
     def load(self) -> Any:
         """Read the file: a safetensors file, or one that ``torch.load(weights_only=True)`` reads."""
         try:
-            with self.path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise CheckpointError(f"start is {self.path}, which cannot be read here: {error}") from error
+            found = file_digest(self.path)
+        except InvalidInput as error:
+            raise CheckpointError(
+                f"start is {self.path}, which is not there for a worker: {error}"
+            ) from error
         if found != self.digest:
             raise CheckpointError(
                 f"start is {self.path}, which has changed since the study was opened; run the script again "
@@ -37,11 +38,19 @@ class Start:
             import torch
         except ImportError as error:
             raise MissingExtra("Study(start=...) needs PyTorch: pip install 'hippotune[torch]'") from error
-        if self.path.suffix == ".safetensors":
-            from safetensors.torch import load_file
+        try:
+            if self.path.suffix == ".safetensors":
+                from safetensors.torch import load_file
 
-            return load_file(self.path)
-        return torch.load(self.path, weights_only=True, map_location="cpu")
+                return load_file(self.path)
+            return torch.load(self.path, weights_only=True, map_location="cpu")
+        except Exception as error:
+            kind = "safetensors" if self.path.suffix == ".safetensors" else "torch.load(weights_only=True)"
+            reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
+            raise TrainerError(
+                f"start is {self.path}, which {kind} cannot read: {reason}. Expected the state_dict of a "
+                "model, saved by torch or as safetensors, or a Hippo export"
+            ) from None
 
 
 def load_modules(modules: Mapping[str, Any], state: Any) -> None:
@@ -74,7 +83,11 @@ def _load_strictly(name: str, module: Any, state: Mapping[str, Any]) -> None:
     try:
         missing, unexpected = module.load_state_dict(state, strict=False)
     except RuntimeError as error:  # shapes that differ
-        raise TrainerError(f"start does not fit self.{name}: {error}") from error
+        raise TrainerError(f"start does not fit self.{name}: {error}") from None
+    if missing:  # tied weights may be in a file once, under one of their names
+        own = module.state_dict(keep_vars=True)
+        loaded = {id(tensor) for key, tensor in own.items() if key not in missing}
+        missing = [key for key in missing if id(own.get(key)) not in loaded]
     if missing or unexpected:
         parts = [
             f"{len(keys)} {what} ({listed(keys[:_SHOWN])}{', …' if len(keys) > _SHOWN else ''})"

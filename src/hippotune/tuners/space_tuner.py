@@ -43,6 +43,12 @@ class SpaceTuner(Tuner):
         self.metric = metric_name(metric)
         self.mode = check_mode(mode)
         self.max_steps = checks.whole("max_steps", max_steps)
+        branches = self.space.branches
+        if branches is not None and branches.at[-1] >= self.max_steps:
+            raise InvalidInput(
+                f"at has the step {branches.at[-1]}, and max_steps is {self.max_steps}: branches from there "
+                "would never leave the trunk. Take it out, or make max_steps larger"
+            )
         self.trials = None if trials is None else checks.whole("trials", trials)
         self.seed = checks.whole("seed", seed, least=0)
         self._check_trials()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.sequences.base import Sequence
-from hippotune.sequences.config import Config
-from hippotune.sequences.values import Value
+from hippotune.sequences.config import Config, ConfigLike
 from hippotune.tuners.arguments import metric_name
 from hippotune.tuners.base import TrialGroup, Trials, Tuner, check_mode
 
@@ -19,9 +17,7 @@ class TrialList(Tuner):
     ``TrialList([({"lr": WSD(0.1, steps)}, steps) for steps in (1_000, 2_000, 4_000)], "val_loss", "min")``
     """
 
-    def __init__(
-        self, trials: Iterable[tuple[Config | Mapping[str, Sequence | Value], int]], metric: str, mode: str
-    ) -> None:
+    def __init__(self, trials: Iterable[tuple[ConfigLike, int]], metric: str, mode: str) -> None:
         self._asks: list[tuple[Config, int]] = []
         for number, ask in enumerate(checks.several("trials", trials)):
             if not isinstance(ask, tuple | list) or len(ask) != 2:
@@ -29,8 +25,7 @@ class TrialList(Tuner):
                     f"trial {number} is {ask!r}; expected a config and the steps to train it for"
                 )
             config, steps = ask
-            made = Config.of(config)
-            self._asks.append((made, checks.whole(f"the length of trial {number}", steps)))
+            self._asks.append((Config.of(config), checks.whole(f"the length of trial {number}", steps)))
         if not self._asks:
             raise InvalidInput("trials is empty; expected pairs of a config and the steps to train it for")
         self.max_steps = max(steps for _, steps in self._asks)

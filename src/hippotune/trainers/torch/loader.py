@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     raise MissingExtra("Loader needs PyTorch: pip install 'hippotune[torch]'") from error
 
-from hippotune.sequences.mixtures import mixture_text, mixture_weights
+from hippotune.sequences.mixtures import shares
 from hippotune.trainers.parallel.ranks import in_training
 from hippotune.trainers.torch.batches import Batches, Source
 from hippotune.trainers.torch.order import MixedOrder, Order
@@ -97,9 +97,7 @@ class Loader:
                 f"a Loader takes no {', '.join(given)}: it keeps an order of its own, made from seed"
             )
         self.dataset = dataset
-        self._mixtures = {
-            name: mixture_text(f"mixtures[{name!r}]", of) for name, of in (mixtures or {}).items()
-        }
+        self._mixtures = {name: shares(f"mixtures[{name!r}]", of) for name, of in (mixtures or {}).items()}
         self._order: Order | MixedOrder
         if isinstance(dataset, Mapping):
             self.dataset = ConcatDataset(list(sources.values()))
@@ -107,10 +105,8 @@ class Loader:
             if mixture is None:
                 raise InvalidInput(f"mixture is missing; expected the weights of {listed(sizes)}")
             self._order = MixedOrder(sizes, seed, shuffle, {})
-            for name in self._mixtures:
-                self._weights(
-                    name
-                )  # a source that none of the datasets is would only be found when it is used
+            for name in self._mixtures:  # an unknown source would only be found when it is used
+                self._weights(name)
             self._order.weights = self._weights(mixture)
         elif mixture is not None or mixtures:
             raise InvalidInput("a mixture needs a dict of datasets: Loader({'web': ..., 'math': ...}, ...)")
@@ -187,19 +183,17 @@ class Loader:
         return self._order
 
     def _weights(self, value: Mapping[str, float] | str) -> dict[str, float]:
-        if isinstance(value, Mapping):
-            value = mixture_text("mixture", value)
-        weights = mixture_weights(self._mixtures.get(value, value))
-        sizes = self._mixed().sizes
-        if weights is None:
+        sizes, is_name = self._mixed().sizes, isinstance(value, str) and value in self._mixtures
+        if not is_name and not isinstance(value, Mapping):
             raise InvalidInput(
                 f"mixture is {value!r}; expected weights of {listed(sizes)}"
                 + (f", or one of {listed(self._mixtures)}" if self._mixtures else "")
             )
+        weights = self._mixtures[value] if isinstance(value, str) else shares("mixture", value)
         if unknown := weights.keys() - sizes.keys():
-            where = f"mixtures[{value!r}]" if value in self._mixtures else "mixture"
+            where = f"mixtures[{value!r}]" if is_name else "mixture"
             raise InvalidInput(f"{where} has {listed(unknown)}; the sources are {listed(sizes)}")
-        return weights
+        return dict(weights)
 
     @property
     def batch_size(self) -> int:

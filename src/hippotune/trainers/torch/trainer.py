@@ -104,7 +104,7 @@ class TorchTrainer(Trainer):
             elif name in _MIXTURE:
                 self._set_on_loaders(name, "mixture", value)
             elif name == "seed":
-                self.reseed(int(value))
+                self.reseed(value)
             else:
                 self._set_field(name, value)
 
@@ -221,7 +221,7 @@ class TorchTrainer(Trainer):
 
     def reseed(self, seed: int) -> None:
         """Seed the shared random generators, and the order of loaders from their next epoch on."""
-        self.seed = seed
+        self.seed = seed = seeding.checked(seed)
         seeding.seed_all(seed)
         for loader in self._found(Loader):
             loader.seed = seed
