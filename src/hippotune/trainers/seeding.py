@@ -1,4 +1,4 @@
-"""The random generators that everybody shares: seeded, captured and put back together.
+"""The random generators of a process: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
 of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and again
