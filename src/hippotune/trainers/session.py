@@ -22,7 +22,7 @@ from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, T
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, TrackedDict, at_begin, mentioned_names
-from hippotune.trainers.logged import Logging, NoLogging, Numbers
+from hippotune.trainers.logged import Logging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
@@ -160,7 +160,7 @@ class Session:
         before = dict(vars(trainer))
         seeding.seed_all(self._seed)
         self.phase = "prepare"
-        with NoLogging(trainer, "prepare"), trainer.around("prepare"):
+        with Logging(trainer, "prepare"), trainer.around("prepare"):
             trainer.prepare()
         left = vars(trainer).items()
         return {name: value for name, value in left if name not in before or before[name] is not value}
@@ -175,7 +175,7 @@ class Session:
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
             in_force = InForce(trainer, config, self._step)
-            with Logging(trainer) as numbers, in_force, trainer.around("train"):
+            with Logging(trainer, "train") as numbers, in_force, trainer.around("train"):
                 trainer.train()
             self._prepared.check()
             if self._globals is not None:
@@ -189,7 +189,7 @@ class Session:
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
-            with NoLogging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
+            with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
 
@@ -285,7 +285,7 @@ class Session:
         trainer = self._made()
         vars(trainer).update(self._prepared.attributes)
         seeding.seed_all(self._seed)
-        with NoLogging(trainer, "build"), trainer.around("build"):
+        with Logging(trainer, "build"), trainer.around("build"):
             trainer.build()
             if self._start is not None:
                 if self._start_state is None:
@@ -340,7 +340,7 @@ class Session:
         self.phase = "setup"
         hp = TrackedDict(at_begin(values))
         read, alive = hp.read, weakref.ref(hp)
-        with NoLogging(trainer, "setup"), trainer.around("setup"):
+        with Logging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
         del hp
         if complete and not self._names_checked:
