@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 _NUMPY_SEEDS = 2**32
+
+T = TypeVar("T")
 
 RandomState = dict[str, Any]
 """The state of all shared generators at one moment: plain values, and tensors of torch's."""
@@ -27,6 +29,13 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed % _NUMPY_SEEDS)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)
+
+
+def with_torch_seeded(make: Callable[[], T]) -> T:
+    """Return what a function makes; made once more where it has loaded torch, which was not there to seed."""
+    had_torch = "torch" in sys.modules
+    made = make()
+    return make() if not had_torch and "torch" in sys.modules else made
 
 
 def capture(devices: bool = True) -> RandomState:

@@ -11,13 +11,13 @@ What always holds:
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
@@ -72,10 +72,7 @@ class Session:
         watch: bool = False,
         start: Start | None = None,
     ) -> None:
-        if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
-            raise InvalidInput(
-                f"the trainer is {trainer_class!r}; expected a class that derives from hippo.Trainer"
-            )
+        checks.subclass("the trainer", trainer_class, Trainer, "a class that derives from hippo.Trainer")
         self.phase: UserCall | Literal["load"] = "build"
         self.logged: list[tuple[int, Numbers]] | None = None
         self.notes: list[str] = []
@@ -133,7 +130,7 @@ class Session:
             if source is not None and self._kind == "object":
                 self._trainer = self._saved_object(source)
             else:
-                self._trainer = trainer = self._new_object()
+                self._trainer = trainer = seeding.with_torch_seeded(self._built)
                 self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
                 if source is not None:
                     self._load(trainer, source)
@@ -148,11 +145,7 @@ class Session:
         if self._bare:
             self._prepared = Prepared({})
             return
-        had_torch = "torch" in sys.modules
-        attributes = self._left_by_prepare()
-        if not had_torch and "torch" in sys.modules:  # what it drew from torch was not seeded
-            attributes = self._left_by_prepare()
-        self._prepared = Prepared(attributes)
+        self._prepared = Prepared(seeding.with_torch_seeded(self._left_by_prepare))
 
     def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
@@ -268,14 +261,6 @@ class Session:
             raise TrainerError(
                 f"__init__() of {self._class.__name__} has to call super().__init__(settings, seed)"
             )
-        return trainer
-
-    def _new_object(self) -> Trainer:
-        had_torch = "torch" in sys.modules
-        trainer = self._built()
-        if not had_torch and "torch" in sys.modules:
-            # What build() drew from torch came from a generator that was not seeded.
-            trainer = self._built()
         return trainer
 
     def _built(self) -> Trainer:
