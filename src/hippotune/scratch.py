@@ -1,4 +1,4 @@
-"""Temporary folders that do not stay: whoever makes one removes those of processes that were killed.
+"""Temporary folders that do not stay: making one removes those that killed processes left.
 
 A folder is locked as long as it is used. Locks end with their processes: one without a lock is left over.
 Processes that were started with it, and outlived the one that was to end them, go with it.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pytest
 
@@ -20,9 +19,6 @@ from hippotune.sequences import (
     Sequence,
     Warmup,
     as_sequence,
-    encoding,
-    from_json,
-    register_distribution,
 )
 
 
@@ -30,17 +26,6 @@ from hippotune.sequences import (
 class Between(Distribution):
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Unwritten(Distribution):
-    pass
-
-
-@pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_distributions", {})
-    register_distribution(Between, asdict, lambda obj: Between(**obj))
 
 
 RATE = Between(0.001, 0.1)
@@ -94,20 +79,11 @@ def test_a_distribution_may_stand_for_a_whole_sequence() -> None:
     assert made.build({"then": Cosine(0.1, 10)}) == Warmup(5, Cosine(0.1, 10))
 
 
-def test_json_repr_and_pickle_bring_back_an_equal_family() -> None:
+def test_repr_and_pickle_bring_back_an_equal_family() -> None:
     made = family(Warmup(LENGTH, MultiStep(RATE, [5, LENGTH])))
-    for again in (
-        from_json(json.loads(json.dumps(made.to_json()))),
-        pickle.loads(pickle.dumps(made)),
-        eval(repr(made)),
-    ):
+    for again in (pickle.loads(pickle.dumps(made)), eval(repr(made))):
         assert again == made
         assert hash(again) == hash(made)
-
-
-def test_a_distribution_without_json_is_named() -> None:
-    with pytest.raises(InvalidInput, match="no distribution 'Unwritten' is known as JSON; there are Between"):
-        family(Exponential(Unwritten(), 0.9)).to_json()
 
 
 def test_values_for_other_paths_than_the_open_ones_are_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from hippotune.errors import InvalidInput
 from hippotune.sequences import Config, Constant, Cosine, Exponential, MultiStep, Warmup
-from hippotune.spaces import Choice, Grid, Option, Space, as_space
+from hippotune.spaces import Choice, Grid, Option, as_space
 
 
 def test_a_grid_is_the_product_in_a_fixed_order_the_last_hyper_parameter_varying_fastest():
@@ -131,7 +131,6 @@ MISTAKES = [
         "hyper-parameter 'lr' has Option(value=0.1, parameters={'x': 1}) inside a sequence",
     ),
     (lambda: Grid({"a": [1, 2]}).draw(3, seed=0), "3 configs were asked for; the space has only 2"),
-    (lambda: Space.from_json({"space": "Cube"}), "a space is read from JSON with 'space' one of"),
 ]
 
 

@@ -8,7 +8,6 @@ import pytest
 from hippotune.errors import InvalidInput
 from hippotune.sequences import Config, Exponential
 from hippotune.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
-from hippotune.spaces.optuna_space import optuna_distributions
 from hippotune.tuners import ASHA, BOHB, Hyperband, OptunaSearch
 from hippotune.tuners.rung_proposer import enough_scores
 from tuners.scripted import tune
@@ -63,16 +62,6 @@ def test_a_sampler_that_learns_does_better_than_chance():
     done = tune(OptunaSearch(SPACE, "score", "min", 20, trials=60, seed=1), loss, workers=2)
     losses = [loss(trial.config, 20) for trial in done.trials]
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) / 2
-
-
-def test_the_description_for_optuna_names_everything_that_is_open():
-    assert optuna_distributions(SPACE) == {
-        "lr/value": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
-        "dropout": optuna.distributions.FloatDistribution(0.0, 0.5, step=0.1),
-        "layers": optuna.distributions.IntDistribution(1, 8),
-        "optimizer": optuna.distributions.CategoricalDistribution(range(2)),
-        "optimizer/1/momentum": optuna.distributions.FloatDistribution(0.5, 0.99),
-    }
 
 
 class Outside(optuna.samplers.RandomSampler):

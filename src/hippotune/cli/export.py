@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, reading
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(table: Table, chosen: str, output: Path | None) -> None:
+def _write(table: ResultTable | LoggedTable, chosen: str, output: Path | None) -> None:
     try:
         if chosen == "parquet" and output is not None:
             _write_parquet(table, output)
@@ -100,15 +100,6 @@ def _format(given: str | None, output: Path | None) -> str:
     if chosen == "parquet" and output is None:
         raise InvalidInput("Parquet is not text, and is not written to standard output; name a file with -o")
     return chosen
-
-
-class Table(Protocol):
-    """A study in rows and columns."""
-
-    columns: list[str]
-
-    def rows(self) -> Iterator[list[Any]]:
-        """Yield the rows, trial by trial and step by step; None where there is nothing."""
 
 
 class LoggedTable:
@@ -147,13 +138,13 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
             yield file
 
 
-def _write_csv(table: Table, file: TextIO) -> None:
+def _write_csv(table: ResultTable | LoggedTable, file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     writer.writerows(table.rows())
 
 
-def _write_json(table: Table, file: TextIO) -> None:
+def _write_json(table: ResultTable | LoggedTable, file: TextIO) -> None:
     separator = "["
     for row in table.rows():
         cells = (None if isinstance(cell, float) and not math.isfinite(cell) else cell for cell in row)
@@ -162,7 +153,7 @@ def _write_json(table: Table, file: TextIO) -> None:
     file.write("[]\n" if separator == "[" else "\n]\n")
 
 
-def _write_parquet(table: Table, output: Path) -> None:
+def _write_parquet(table: ResultTable | LoggedTable, output: Path) -> None:
     try:
         import pandas
 

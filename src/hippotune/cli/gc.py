@@ -149,7 +149,7 @@ class Cleaning:
             aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{_LEFT_OVER}")
             with self._catalog.without_plan(folder) as is_left_over:
                 if is_left_over and not self._dry_run:
-                    folder.rename(aside)  # in one go: whoever begins the plan anew finds nothing of it
+                    folder.rename(aside)  # in one go: the plan, begun anew, finds nothing of it
             if is_left_over:
                 yield self._remove(folder, aside)
         for folder in half_removed:

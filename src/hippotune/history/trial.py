@@ -27,7 +27,7 @@ class TrialHistory:
     steps : tuple[int, ...]
         The steps that it was asked for, in order.
     trained : int
-        How far it is trained, by whomever, up to the last of them.
+        How far it is trained, for this study or another one, up to the last of them.
     error : str | None
         What keeps it from getting there.
     suspended : bool

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hippotune.errors import InvalidInput
 from hippotune.plots.style import dress, plotly_objects, shade, values_in_force
-from hippotune.sequences.config import Config
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from hippotune.study.report import TrialReport
 
 _BEST = "#d9480f"
 _SHADES = 12
@@ -19,30 +20,14 @@ _SHADES = 12
 _CROWDED = 60
 
 
-class Measured(Protocol):
-    """A trial with what was measured of it; a `TrialReport` is one."""
-
-    @property
-    def number(self) -> int:
-        """The trial's number."""
-
-    @property
-    def config(self) -> Config:
-        """The trial's config."""
-
-    @property
-    def metrics(self) -> Mapping[int, Mapping[str, float]]:
-        """What was measured, by step and name."""
-
-
 class _Curve(NamedTuple):
-    trial: Measured
+    trial: TrialReport
     steps: list[int]
     values: list[float]
 
 
 def curves(
-    trials: Iterable[Measured], metric: str, mode: str = "max", *, title: str = "Learning curves"
+    trials: Iterable[TrialReport], metric: str, mode: str = "max", *, title: str = "Learning curves"
 ) -> go.Figure:
     """Draw a metric over steps for all trials. Darker curves end better; the best result stands out."""
     go = plotly_objects()
@@ -74,7 +59,7 @@ def curves(
     return figure
 
 
-def _curve(trial: Measured, metric: str) -> _Curve:
+def _curve(trial: TrialReport, metric: str) -> _Curve:
     points = [
         (step, measured[metric])
         for step, measured in sorted(trial.metrics.items())

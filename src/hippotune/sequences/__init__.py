@@ -15,7 +15,7 @@ from hippotune.sequences.decays import (
     Polynomial,
     Step,
 )
-from hippotune.sequences.encoding import from_json, register_distribution
+from hippotune.sequences.encoding import from_json
 from hippotune.sequences.family import Family
 from hippotune.sequences.first_difference import first_difference
 from hippotune.sequences.lr_schedulers import from_torch
@@ -52,5 +52,4 @@ __all__ = [
     "first_difference",
     "from_json",
     "from_torch",
-    "register_distribution",
 ]

@@ -32,10 +32,7 @@ class Open(ABC):  # noqa: B024 - a marker
 
 
 class Distribution(Open):
-    """Marks what a value is drawn from; the kinds of distributions are spaces' business.
-
-    How one is written as JSON is said with `hippotune.sequences.encoding.register_distribution`.
-    """
+    """Marks what a value is drawn from; the kinds of distributions are spaces' business."""
 
     __slots__ = ()
 
@@ -172,7 +169,7 @@ class Sequence(metaclass=_Families):
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Any:
-        """Make an instance (or a `Family`) from what `to_json` wrote, decoded."""
+        """Make an instance from what `to_json` wrote, decoded."""
         try:
             cls.__signature__.bind(**arguments)
         except TypeError as error:

@@ -51,12 +51,6 @@ class Family(Open):
         family: Family = Then((self, other), (at,))  # type: ignore[assignment]
         return family
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` makes this family from."""
-        from hippotune.sequences.encoding import encode
-
-        return encode(self.kind, self.arguments)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Family):
             return NotImplemented

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 def ending_in_order(line: str) -> Iterator[None]:
     """Let Ctrl-C raise `KeyboardInterrupt` in the block, and a second one end the process at once.
 
-    Where nobody catches the exception, `line` is shown in place of its traceback, unless it is empty.
+    Where the exception is not caught, `line` is shown in place of its traceback, unless it is empty.
     """
     arms = _can_change()
     if arms:

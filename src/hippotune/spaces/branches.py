@@ -60,21 +60,6 @@ class Branches(Space):
         changes = {name: value for name, value in values.items() if name != _AT}
         return self.trunk.branch(values[_AT], absolute=self.absolute, **changes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `Space.from_json` makes this space from."""
-        return {
-            "space": "Branches",
-            "trunk": self.trunk.to_json(),
-            "at": list(self.at),
-            "changes": self.changes.to_json(),
-            "absolute": self.absolute,
-        }
-
-    @classmethod
-    def _from_json(cls, obj: Mapping[str, Any]) -> Space:
-        changes = Space.from_json(obj["changes"])
-        return cls(Config.from_json(obj["trunk"]), obj["at"], changes, obj["absolute"])
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Branches):
             return NotImplemented

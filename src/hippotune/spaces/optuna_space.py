@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput, MissingExtra
-from hippotune.spaces.distributions import Choice, Int, LogUniform, Number, Uniform
+from hippotune.spaces.distributions import Int, LogUniform, Number, Uniform
 from hippotune.spaces.sources import Source
-from hippotune.spaces.space import Space
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.trial import Trial as OptunaTrial
 
 
@@ -23,23 +21,6 @@ def import_optuna() -> Any:
             "proposing configs with Optuna needs it: pip install 'hippotune[optuna]'"
         ) from None
     return optuna
-
-
-def optuna_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return everything that is open in a space, by name, for Optuna; options go by their index."""
-    distributions = import_optuna().distributions
-    described: dict[str, BaseDistribution] = {}
-    for name, leaf in space.leaves.items():
-        match leaf:
-            case Uniform(low, high, step):
-                described[name] = distributions.FloatDistribution(low, leaf.nearest(high), step=step)
-            case LogUniform(low, high):
-                described[name] = distributions.FloatDistribution(low, high, log=True)
-            case Int(low, high, step, log):
-                described[name] = distributions.IntDistribution(low, leaf.nearest(high), log=log, step=step)
-            case Choice(options=options):
-                described[name] = distributions.CategoricalDistribution(range(len(options)))
-    return described
 
 
 class OptunaSource(Source):

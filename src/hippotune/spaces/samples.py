@@ -96,20 +96,6 @@ class Samples(Space):
                     f"where rejects {MOST_REJECTED} samples in a row; expected a space that it mostly accepts"
                 )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what `Space.from_json` makes this space from."""
-        return {
-            "space": "Samples",
-            "of": self.of.to_json(),
-            "n": self.n,
-            "seed": self.seed,
-            "method": self.method,
-        }
-
-    @classmethod
-    def _from_json(cls, obj: Mapping[str, Any]) -> Space:
-        return cls(Space.from_json(obj["of"]), obj["n"], obj["seed"], obj["method"])
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Samples):
             return NotImplemented

@@ -19,7 +19,6 @@ from hippotune.sequences.config import Config
 from hippotune.sequences.constant import as_sequence
 from hippotune.sequences.mixtures import written
 from hippotune.spaces.distributions import Choice, Number
-from hippotune.spaces.encoding import decode_parameters, decode_where, encode_parameters, encode_where
 from hippotune.spaces.notation import (
     Values,
     alternatives,
@@ -210,30 +209,6 @@ class Space:
         """Return, costliest first, the merge rate that there would be if a hyper-parameter never differed."""
         return sharing(list(self.configs()), max_steps)
 
-    # JSON.
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `Space.from_json` makes this space from; `where` is written as its importable name."""
-        return {
-            "space": type(self).__name__,
-            "parameters": encode_parameters(self.parameters),
-            "where": encode_where(self.where),
-        }
-
-    @staticmethod
-    def from_json(obj: Mapping[str, Any]) -> Space:
-        """Make a space from what `to_json` returned."""
-        kinds = {kind.__name__: kind for kind in _kinds(Space)}
-        if not isinstance(obj, Mapping) or obj.get("space") not in kinds:
-            raise InvalidInput(
-                f"a space is read from JSON with 'space' one of {', '.join(sorted(kinds))}; got {obj!r}"
-            )
-        return kinds[obj["space"]]._from_json(obj)
-
-    @classmethod
-    def _from_json(cls, obj: Mapping[str, Any]) -> Space:
-        return cls(decode_parameters(obj["parameters"]), decode_where(obj["where"]))
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Space):
             return NotImplemented
@@ -252,12 +227,6 @@ class Space:
             raise InvalidInput(
                 f"the space has no end ({numbers}), so you cannot {purpose}; take Samples of it"
             )
-
-
-def _kinds(base: type[Space]) -> Iterator[type[Space]]:
-    yield base
-    for kind in base.__subclasses__():
-        yield from _kinds(kind)
 
 
 class Grid(Space):

@@ -133,7 +133,7 @@ class SessionLock:
     def hold_by(self, connection: sa.Connection) -> None:
         """Hold the lock by a session; where another did so before and is lost, take the lock again.
 
-        Raises `PlanInUse` where anybody else has had it meanwhile.
+        Raises `PlanInUse` where another process has had it meanwhile.
         """
         if connection is self._connection:
             return
@@ -159,7 +159,7 @@ class SessionLock:
         key = {"space": LOCK_SPACE, "plan": self._plan}
         try:
             with connection.begin():
-                if self._was_held:  # the server may not know yet that nobody is behind that session any more
+                if self._was_held:  # the server may not know yet that its client is gone
                     connection.execute(_END_SESSION, {**key, "holder": self._holder})
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_NOTICE}s'")
                 connection.execute(sa.text("SELECT pg_advisory_lock(:space, :plan)"), key)

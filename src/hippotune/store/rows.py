@@ -142,7 +142,8 @@ class Batch:
 def check_value(row: Row) -> int:
     """Return a number that is another one if anything in a row is. Columns that are added later do not count.
 
-    It is for mistakes and disks: whoever wants to change a row can make the number too.
+    It finds mistakes and damaged disks. It does not stop a person from changing a row: they can make the
+    number too.
     """
     last = len(row)
     while last and row[last - 1] is None:

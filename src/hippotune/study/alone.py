@@ -7,9 +7,9 @@ trainer is made, before `prepare` and before `build`, and put back after `evalua
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hippotune import checks
@@ -65,10 +65,7 @@ def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
 def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Metrics]:
     """Train one trial and return its metrics after each of the steps."""
     config, steps = asked
-    had_torch = "torch" in sys.modules
-    trainer = _begun(job)
-    if not had_torch and "torch" in sys.modules:  # it was not there yet to be seeded
-        trainer = _begun(job)
+    trainer = seeding.with_torch_seeded(partial(_begun, job))
     trainer.setup(handed_over(config.values(0)))
     metrics = {}
     for step in range(steps[-1] + 1):

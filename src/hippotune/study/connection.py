@@ -124,7 +124,7 @@ class Connection:
                 view.show(snapshot)
             return future.result()
         except KeyboardInterrupt:
-            view.close()  # the terminal is as it was, whatever comes
+            view.close()  # which restores the terminal
             view.note(
                 "stopping at the end of the running steps (Ctrl-C again: at once, from the last checkpoints)"
             )

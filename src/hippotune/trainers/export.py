@@ -43,7 +43,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class PlainState:
-    """A trainer's `state_dict`s as plain data; `omitted` are the paths of what is none."""
+    """A trainer's `state_dict`s as plain data; `omitted` names what cannot be written so."""
 
     modules: dict[str, Any]
     optimizers: dict[str, Any]

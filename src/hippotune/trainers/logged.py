@@ -15,7 +15,7 @@ from hippotune.trainers.metrics import checked_number
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hippotune.trainers.base import Trainer
+    from hippotune.trainers.base import Trainer, UserCall
 
 Numbers = dict[str, float]
 
@@ -24,33 +24,21 @@ _open: dict[int, Numbers | str] = {}
 
 
 class Logging:
-    """A context for one call of `train()`: what is logged meanwhile is in the dictionary that it yields."""
+    """A context for one call of a method of the user's.
 
-    __slots__ = ("_key",)
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._key = id(trainer)
-
-    def __enter__(self) -> Numbers:
-        numbers: Numbers = {}
-        _open[self._key] = numbers
-        return numbers
-
-    def __exit__(self, *_: object) -> None:
-        _open.pop(self._key, None)
-
-
-class NoLogging:
-    """A context for one call of another method of the user's, in which logging is an error."""
+    What `train` logs meanwhile is in the dictionary that it yields; in any other method, logging is an error.
+    """
 
     __slots__ = ("_key", "_method")
 
-    def __init__(self, trainer: Trainer, method: str) -> None:
+    def __init__(self, trainer: Trainer, method: UserCall) -> None:
         self._key = id(trainer)
         self._method = method
 
-    def __enter__(self) -> None:
-        _open[self._key] = self._method
+    def __enter__(self) -> Numbers:
+        numbers: Numbers = {}
+        _open[self._key] = numbers if self._method == "train" else self._method
+        return numbers
 
     def __exit__(self, *_: object) -> None:
         _open.pop(self._key, None)

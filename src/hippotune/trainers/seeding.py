@@ -1,4 +1,4 @@
-"""The random generators that everybody shares: seeded, captured and put back together.
+"""The random generators of a process: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
 of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and again
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from hippotune import checks
 from hippotune.errors import InvalidInput
 
 _NUMPY_SEEDS = 2**32
+
+T = TypeVar("T")
 
 RandomState = dict[str, Any]
 """The state of all shared generators at one moment: plain values, and tensors of torch's."""
@@ -37,6 +39,13 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed % _NUMPY_SEEDS)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)
+
+
+def with_torch_seeded(make: Callable[[], T]) -> T:
+    """Return what a function makes; made once more where it has loaded torch, which was not there to seed."""
+    had_torch = "torch" in sys.modules
+    made = make()
+    return make() if not had_torch and "torch" in sys.modules else made
 
 
 def capture(devices: bool = True) -> RandomState:

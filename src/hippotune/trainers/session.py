@@ -11,18 +11,18 @@ What always holds:
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, TrackedDict, handed_over, mentioned_names
-from hippotune.trainers.logged import Logging, NoLogging, Numbers
+from hippotune.trainers.logged import Logging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
@@ -72,10 +72,7 @@ class Session:
         watch: bool = False,
         start: Start | None = None,
     ) -> None:
-        if not (isinstance(trainer_class, type) and issubclass(trainer_class, Trainer)):
-            raise InvalidInput(
-                f"the trainer is {trainer_class!r}; expected a class that derives from hippo.Trainer"
-            )
+        checks.subclass("the trainer", trainer_class, Trainer, "a class that derives from hippo.Trainer")
         self.phase: UserCall | Literal["load"] = "build"
         self.logged: list[tuple[int, Numbers]] | None = None
         self.notes: list[str] = []
@@ -133,7 +130,7 @@ class Session:
             if source is not None and self._kind == "object":
                 self._trainer = self._saved_object(source)
             else:
-                self._trainer = trainer = self._new_object()
+                self._trainer = trainer = seeding.with_torch_seeded(self._built)
                 self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
                 if source is not None:
                     self._load(trainer, source)
@@ -148,11 +145,7 @@ class Session:
         if self._bare:
             self._prepared = Prepared({})
             return
-        had_torch = "torch" in sys.modules
-        attributes = self._left_by_prepare()
-        if not had_torch and "torch" in sys.modules:  # what it drew from torch was not seeded
-            attributes = self._left_by_prepare()
-        self._prepared = Prepared(attributes)
+        self._prepared = Prepared(seeding.with_torch_seeded(self._left_by_prepare))
 
     def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
@@ -160,7 +153,7 @@ class Session:
         before = dict(vars(trainer))
         seeding.seed_all(self._seed)
         self.phase = "prepare"
-        with NoLogging(trainer, "prepare"), trainer.around("prepare"):
+        with Logging(trainer, "prepare"), trainer.around("prepare"):
             trainer.prepare()
         left = vars(trainer).items()
         return {name: value for name, value in left if name not in before or before[name] is not value}
@@ -175,7 +168,7 @@ class Session:
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
             in_force = InForce(trainer, config, self._step)
-            with Logging(trainer) as numbers, in_force, trainer.around("train"):
+            with Logging(trainer, "train") as numbers, in_force, trainer.around("train"):
                 trainer.train()
             self._prepared.check()
             if self._globals is not None:
@@ -189,7 +182,7 @@ class Session:
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
-            with NoLogging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
+            with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
 
@@ -270,14 +263,6 @@ class Session:
             )
         return trainer
 
-    def _new_object(self) -> Trainer:
-        had_torch = "torch" in sys.modules
-        trainer = self._built()
-        if not had_torch and "torch" in sys.modules:
-            # What build() drew from torch came from a generator that was not seeded.
-            trainer = self._built()
-        return trainer
-
     def _built(self) -> Trainer:
         assert self._prepared is not None
         self.phase = "build"
@@ -285,7 +270,7 @@ class Session:
         trainer = self._made()
         vars(trainer).update(self._prepared.attributes)
         seeding.seed_all(self._seed)
-        with NoLogging(trainer, "build"), trainer.around("build"):
+        with Logging(trainer, "build"), trainer.around("build"):
             trainer.build()
             if self._start is not None:
                 if self._start_state is None:
@@ -340,7 +325,7 @@ class Session:
         self.phase = "setup"
         hp = TrackedDict(handed_over(values))
         read, alive = hp.read, weakref.ref(hp)
-        with NoLogging(trainer, "setup"), trainer.around("setup"):
+        with Logging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
         del hp
         if complete and not self._names_checked:

@@ -30,7 +30,7 @@ from hippotune.stages.tree import Stage, StageTree
 LINES = 32
 """How many lines a drawing has at most, unless it is told how deep to go."""
 SIBLINGS = 8
-"""So many stretches that start at one place are drawn, if any of them is."""
+"""How many of the stretches that start at one place are drawn at most."""
 _SHORTEST_LABEL = 24
 _SHORTEST_AXIS = 12
 _LONGEST_AXIS = 48

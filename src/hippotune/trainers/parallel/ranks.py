@@ -93,7 +93,7 @@ class Ranks:
         global _present
         _present = None
         # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
-        # default argument of some function. The others shall not wait for that.
+        # default argument of some function. The others do not wait for that.
         for descriptor, _ in self._sockets & _open_sockets().items():
             _disconnect(descriptor)
         self._finished.clear()

@@ -163,7 +163,7 @@ def reduce_compiled(function: Any) -> Reduced | None:
 
 
 def reduce_generator(generator: torch.Generator) -> Reduced:
-    """Return how a random generator is made again; the one that everybody shares stays that."""
+    """Return how a random generator is made again; torch's default generator stays the default one."""
     if generator is torch.default_generator:
         return _default_generator, ()
     return _generator, (str(generator.device), generator.get_state())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,28 +38,6 @@ class Key(NamedTuple):
         """Return a rank's part of the batch."""
         start, end = share.even_bounds(len(self.indices))
         return self._replace(indices=self.indices[start:end], origins=self.origins[start:end])
-
-
-class AnyOrder(Protocol):
-    """What a loader goes by."""
-
-    batch_size: int
-
-    @property
-    def seed(self) -> int:
-        """The seed that is in force."""
-
-    def __iter__(self) -> Iterator[Key]:
-        """Yield the batches to come, as far as they are known."""
-
-    def advance(self) -> int:
-        """Go on by a batch; return how many samples it has."""
-
-    def place(self) -> tuple[int, int]:
-        """Return two numbers that say where this is."""
-
-    def reseed(self, seed: int) -> None:
-        """Set the seed of what has not begun."""
 
 
 @dataclass
@@ -203,7 +181,7 @@ class MixedOrder:
 class Keys:
     """The batches to come, or of each of them the part that is one rank's."""
 
-    def __init__(self, order: AnyOrder) -> None:
+    def __init__(self, order: Order | MixedOrder) -> None:
         self.share: Share | None = None
         self._order = order
 

@@ -124,7 +124,7 @@ class TorchTrainer(Trainer):
     def shard(self, items: Items) -> Items:
         """Return this worker's part of a tensor, a list or a range, where several work together.
 
-        In `evaluate` the parts differ by one item at most. In `train` they are equally long, or everybody
+        In `evaluate` the parts differ by one item at most. In `train` they are equally long, or every worker
         gets everything: `hippo.Loader` does the same with its batches.
         """
         ranks = present()
