@@ -95,7 +95,7 @@ def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path, loss: str
     assert_close(report, loss=loss)
     first, *others = [span for span in report._trace.spans if span.kind == "train"]
     assert (first.width, first.last) == (1, 1)  # its first step is what the first wide one is compared with
-    assert {span.width for span in others} == {2}
+    assert others[0].width == 2  # later ones may be narrow again, where that has turned out to be quicker
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
     assert len(others) > 1
     assert report.work.steps_trained == report.work.steps_unique == 300
