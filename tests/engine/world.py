@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -103,8 +103,10 @@ class World:
         measured: Iterable[MeasuredSteps] = (),
         proofs: ProofPolicy | None = None,
         retries: Retries | None = None,
+        platforms: Sequence[str] = ("",),
     ) -> None:
         self.delayed = delayed
+        self._platforms = platforms
         self.slots = slots
         self.engine = Engine(plan or Plan(), budget, policy, fits, measured, proofs, retries or Retries())
         workers = slots if policy is None else slots * policy.packing
@@ -133,7 +135,12 @@ class World:
         self.together: dict[int, tuple[int, ...]] = {}
         self._requests = 0
         for number in self.workers:
-            self.feed(WorkerJoined(number, number % slots))
+            self.join(number)
+
+    def join(self, number: int) -> None:
+        """A worker is up; platforms are given to slots in turns."""
+        slot = number % self.slots
+        self.feed(WorkerJoined(number, slot, self._platforms[slot % len(self._platforms)]))
 
     def submit(
         self,
@@ -320,7 +327,7 @@ class World:
             self.workers[each] = Worker(each)
         for each in lost:
             self.feed(WorkerLost(each, "killed", kind))
-            self.feed(WorkerJoined(each, each % self.slots))
+            self.join(each)
 
     def spans(self) -> list[SpanRecorded]:
         """Return the worker time that was recorded."""
