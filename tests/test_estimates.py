@@ -120,7 +120,8 @@ def test_a_width_policy_is_at_work_in_estimates_too(tmp_path: Path) -> None:
     (wide,) = estimate(study(tmp_path, width=policy), long, [4], seconds_per_step=36.0)
     assert plain.shared == Cost(100, pytest.approx(1.03), pytest.approx(1.0))
     assert wide.shared.steps == 100
-    assert wide.shared.hours == pytest.approx(1 / 3.0, rel=0.1)
+    narrow = 0.05  # until the rehearsal is over and the width is proved
+    assert 1 / 3.0 < wide.shared.hours < 1 / 3.0 + narrow
     assert wide.shared.worker_hours == pytest.approx(4 / 3.0, rel=0.1)
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.world import State, World
+from engine.world import State, Worker, World
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
-from hippotune.protocol.events import Halted
+from hippotune.protocol.events import Halted, WorkerLost
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Config, MultiStep
 
@@ -239,3 +239,59 @@ def test_workers_that_die_all_the_time_keep_nothing_open_for_ever(
     world.run(chance.randrange)
     assert not world.engine.proofs.is_open
     assert len(world.answers) == 3
+
+
+# Like with like.
+
+
+@pytest.mark.parametrize("platforms", [["a", "b"], ["a", "b", "a"]])
+def test_steps_are_repeated_on_the_platform_that_they_were_trained_on(platforms: list[str]) -> None:
+    for seed in range(5):
+        chance = random.Random(seed)
+        world = World(len(platforms), proofs=AUDITED, platforms=platforms)
+        world.submit((FLAT, 30), (DROP, 20), (LATER, 9))
+        world.run(chance.randrange)
+        starts = {lease.lease: lease for lease in proofs(world)}
+        assert [fact.kind for fact in verdicts(world)] == ["rehearsal", "audit", "audit"]
+        rehearsed = {platforms[lease.worker] for lease in starts.values() if lease.start < 2}
+        assert len(rehearsed) == 1
+        for lease in starts.values():
+            if lease.start > 1:
+                assert lease.source is not None
+                assert lease.source.platform == platforms[lease.worker]
+
+
+def test_where_no_worker_of_a_platform_is_left_the_rehearsal_begins_anew() -> None:
+    world = World(2, proofs=EXACT, platforms=["a", "b"])
+    world.submit((FLAT, 30))
+    while not proofs(world):
+        world.move(0)
+        world.write(0)
+    world.workers[0] = Worker(0)
+    world.feed(WorkerLost(0, "gone for good"))
+    world.run()
+    assert [fact.outcome for fact in verdicts(world)] == ["exact"]
+    assert {lease.worker for lease in proofs(world) if lease.worker} == {1}
+    assert len(world.answers) == 1
+
+
+def test_after_a_move_to_another_platform_an_audit_waits_and_nobody_for_it() -> None:
+    world = World(1, proofs=AUDITED, platforms=["a"])
+    world.submit((FLAT, 8), (DROP, 8))
+    while not world.engine.plan.noted:
+        world.moves()[0]()
+    world.feed(Halted())
+    world.run()
+    asks = ((FLAT, 8), (DROP, 8))
+    moved = World(1, Plan.replay(world.facts), proofs=AUDITED, platforms=["b"])
+    moved.disk = world.disk
+    moved.submit(*asks)
+    moved.run()
+    assert not moved.engine.proofs.is_open
+    assert len(moved.answers) == 2
+    assert moved.engine.plan.noted
+    back = World(1, Plan.replay([*world.facts, *moved.facts]), proofs=AUDITED, platforms=["a"])
+    back.disk = moved.disk
+    back.submit(*asks)
+    back.run()
+    assert not back.engine.plan.noted

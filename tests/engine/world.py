@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -104,8 +104,10 @@ class World:
         proofs: ProofPolicy | None = None,
         retries: Retries | None = None,
         checkpoint_every: float | None = None,
+        platforms: Sequence[str] = ("",),
     ) -> None:
         self.delayed = delayed
+        self._platforms = platforms
         self.slots = slots
         retries = retries or Retries()
         self.engine = Engine(
@@ -137,7 +139,12 @@ class World:
         self.together: dict[int, tuple[int, ...]] = {}
         self._requests = 0
         for number in self.workers:
-            self.feed(WorkerJoined(number, number % slots))
+            self.join(number)
+
+    def join(self, number: int) -> None:
+        """A worker is up; platforms are given to slots in turns."""
+        slot = number % self.slots
+        self.feed(WorkerJoined(number, slot, self._platforms[slot % len(self._platforms)]))
 
     def submit(
         self,
@@ -327,7 +334,7 @@ class World:
             self.workers[each] = Worker(each)
         for each in lost:
             self.feed(WorkerLost(each, "killed", kind))
-            self.feed(WorkerJoined(each, each % self.slots))
+            self.join(each)
 
     def spans(self) -> list[SpanRecorded]:
         """Return the worker time that was recorded."""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from executors import ray_study
 from executors.ray_nodes import Nodes, is_on
 from executors.rig import SECONDS, Gate
-from hippotune import Local, Ray
+from executors.smooth import Smooth
+from executors.test_wide_local import LONG, REHEARSED, Asks, assert_close, trained
+from hippotune import Fluid, Local, Ray, Study
 from hippotune.executors.base import Executor
 
 
@@ -66,6 +70,25 @@ def test_a_study_on_a_cluster_gives_bit_identical_results_with_checkpoints_where
         assert finish(begin(pool, Ray(), tmp_path, gate), gate) == expected
     assert list(tmp_path.glob("shared/*/logs/*")) == [], "nothing was printed"
     assert list(tmp_path.glob("shared/*/.seen-*")) == []
+
+
+def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_path: Path) -> None:
+    cluster.have(2)
+    executor = Ray(workers=2)
+    with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
+        runtime, deadline = study._connection.open(), time.monotonic() + SECONDS
+        while runtime.ask(lambda: runtime.loop.engine.workers.slots) < 2:
+            assert time.monotonic() < deadline, "a worker never came up"
+            time.sleep(0.05)
+        study.eval(REHEARSED, 2)
+        report = study.tune(Asks((LONG, 30)), progress=False)
+        platforms = {checkpoint.platform for _, checkpoint in runtime.plan.checkpoints()}
+    assert trained(report, 1)[0].last == 1
+    assert trained(report, 2)
+    assert report.work.proof_steps in (1, 2)
+    assert_close(report)
+    (platform,) = platforms
+    assert f"torch {torch.__version__.partition('+')[0]}" in platform
 
 
 def test_a_node_that_is_killed_in_the_middle_of_a_study_changes_no_result(

@@ -89,13 +89,12 @@ def assert_close(report: hippo.study.Report, **settings: Any) -> None:
         assert trial.metrics[trial.asked] == pytest.approx(expected, rel=CLOSE)
 
 
-@pytest.mark.parametrize("loss", ["mean", "shared sum"])
-def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path, loss: str) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), loss=loss)
-    assert_close(report, loss=loss)
+def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
+    report = tune(tmp_path, Fluid(), (LONG, 300), loss="shared sum")
+    assert_close(report, loss="shared sum")
     first, *others = [span for span in report._trace.spans if span.kind == "train"]
     assert (first.width, first.last) == (1, 1)  # its first step is what the first wide one is compared with
-    assert {span.width for span in others} == {2}
+    assert others[0].width == 2  # later ones may be narrow again, where that has turned out to be quicker
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
     assert len(others) > 1
     assert report.work.steps_trained == report.work.steps_unique == 300
@@ -116,12 +115,6 @@ def test_what_learns_differently_on_two_workers_is_trained_by_one(
     assert "a loss sums over the batch" in said
     assert "Dropout needs the batch in a tensor's first dimension" in said
     assert "on one worker alone: Smooth learns differently" in report.exactness
-    with Study(
-        "wide", Smooth, home=tmp_path, executor=Punctual(2), seed=3, width=Fluid(), settings={"loss": loss}
-    ) as study:
-        again = study.tune(Asks((LONG, 60)), progress=False)
-    assert not trained(again, 2)
-    assert not again.work.proof_steps
 
 
 def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:

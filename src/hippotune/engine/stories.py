@@ -100,9 +100,9 @@ WIDE = (
     "their gradients is used: that is another gradient where a loss sums over the batch, leaves out padding, "
     "weighs classes, or compares samples with each other (mixup, contrastive losses). Multiply what is "
     "summed over a part by self.width and divide it by self.total(count), the count of the whole batch; "
-    "count samples by self.total() too. Dropout needs the batch in a tensor's first dimension. What nothing "
-    "depends on can be declared: volatile = {{{path!r}}} in the class"
+    "count samples by self.total() too. Dropout needs the batch in a tensor's first dimension"
 )
+NOT_TRAINED = ". What nothing depends on can be declared: volatile = {{{path!r}}} in the class"
 RAISED_WIDE = (
     "{trainer} cannot be trained by several workers: the same step raised there, and not on one worker. So "
     "it is trained by one worker at a time. {error}"

@@ -271,8 +271,10 @@ class _Case:
     def _cause(self, found: _Found, story: Story) -> str:
         run = found.run
         if run.name == "wide":
-            first = (_nearest(found.items) or found.items[0].path).removeprefix(_METRIC).strip("'")
-            return stories.WIDE.format(path=_container(first))
+            first = found.items[0]
+            if first.leaf.kind == "array" or _is_metric(first):
+                return stories.WIDE
+            return stories.WIDE + stories.NOT_TRAINED.format(path=_container(first.path))
         if story.cause:
             return story.cause
         truth = self.runs[0]

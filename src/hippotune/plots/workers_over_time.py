@@ -106,7 +106,8 @@ def timeline(
         row=2,
         col=1,
     )
-    worked = sum((bar.ended - bar.began) * _part(bar) for bar in bars if bar.kind != "proof")
+    proofs = {(bar.lease, bar.began) for bar in bars if bar.kind == "proof"}
+    worked = sum((bar.ended - bar.began) * _part(bar) for bar in bars if (bar.lease, bar.began) not in proofs)
     utilisation = worked / max((last - first) * number, 1e-12)
     length = (last - first) / seconds
     remark = f"{number:,} workers, {length:.3g} {unit}, {utilisation:.0%} busy"
@@ -146,8 +147,8 @@ class _Rows:
 
     def __init__(self, bars: Sequence[SpanRecorded], slots: int | None) -> None:
         most = max(bar.worker for bar in bars) + 1
-        packed = any(_part(bar) < 1 for bar in bars)
-        self.number = slots if packed and slots is not None else max(slots or 0, most)
+        is_shared = any(_part(bar) < 1 for bar in bars) or max(_busy(bars)[1]) <= (slots or 0)
+        self.number = slots if is_shared and slots is not None else max(slots or 0, most)
 
     def of(self, bar: SpanRecorded) -> int:
         """Return the slot that a worker is on; after the last slot, counting goes on at the first."""
