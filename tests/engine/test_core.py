@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
@@ -285,7 +285,6 @@ proofs = st.sampled_from([None, ProofPolicy("Trainer")])
 studies = st.lists(st.tuples(st.sampled_from(POOL), st.integers(1, 14)), min_size=1, max_size=8)
 
 
-@settings(max_examples=200)
 @given(studies, st.integers(1, 3), seeds, proofs)
 def test_every_interleaving_trains_each_unique_step_once(
     asks: list[tuple[Config, int]], workers: int, seed: int, proved: ProofPolicy | None
@@ -301,7 +300,6 @@ def test_every_interleaving_trains_each_unique_step_once(
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
 
 
-@settings(max_examples=200)
 @given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds, proofs)
 def test_deaths_withdrawals_and_late_groups_change_no_result(
     groups: list[list[tuple[Config, int]]], workers: int, seed: int, proved: ProofPolicy | None
@@ -348,7 +346,6 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
             assert world.engine.plan[place.node].checkpoints[place.step].name in on_disk
 
 
-@settings(max_examples=100)
 @given(studies, studies, seeds, st.integers(0, 60), proofs)
 def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]],
@@ -373,7 +370,6 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     assert (resumed.engine.plan.proved("rehearsal") is None) == (proved is None)
 
 
-@settings(max_examples=150)
 @given(st.lists(studies, min_size=1, max_size=3), st.integers(1, 2), st.integers(2, 6), seeds, proofs)
 def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     groups: list[list[tuple[Config, int]]],
