@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune import Config
@@ -206,7 +206,6 @@ def test_worker_time_on_nodes_that_came_while_others_were_read_is_passed_over() 
 # Where trials are in the plan.
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=8), st.booleans())
 def test_trials_are_where_the_plan_finds_them(asks: list[tuple[Config, int]], share: bool) -> None:
     plan, store = Plan(), MemoryStore()

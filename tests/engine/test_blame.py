@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import Worker, World, metrics_of, trained_alone
@@ -61,7 +61,6 @@ def test_before_a_shared_stage_is_blamed_it_is_retried_alone_to_the_branch_and_n
     assert [(lease.start, lease.end) for lease in leases(world)] == [(0, 10), (0, 4), (0, 4), (0, 4)]
 
 
-@settings(max_examples=150)
 @given(
     st.integers(1, 3),
     st.integers(0, 2**31),
@@ -84,7 +83,6 @@ def test_no_trial_that_crashes_its_worker_after_a_branch_ever_takes_a_sibling_wi
     assert world.aborts == []
 
 
-@settings(max_examples=100)
 @given(st.integers(1, 3), st.integers(0, 2**31), st.integers(1, 40))
 def test_kills_from_outside_never_make_a_lasting_failure(slots: int, seed: int, kills: int) -> None:
     chance = random.Random(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
@@ -287,7 +287,6 @@ intervals = st.sampled_from([None, 3.0, 12.0])  # of interim saves, in ticks of 
 studies = st.lists(st.tuples(st.sampled_from(POOL), st.integers(1, 14)), min_size=1, max_size=8)
 
 
-@settings(max_examples=200)
 @given(studies, st.integers(1, 3), seeds, proofs, intervals)
 def test_every_interleaving_trains_each_unique_step_once(
     asks: list[tuple[Config, int]],
@@ -308,7 +307,6 @@ def test_every_interleaving_trains_each_unique_step_once(
     assert not world.engine.plan.interim
 
 
-@settings(max_examples=200)
 @given(st.lists(studies, min_size=1, max_size=4), st.integers(1, 3), seeds, proofs, intervals)
 def test_deaths_withdrawals_and_late_groups_change_no_result(
     groups: list[list[tuple[Config, int]]],
@@ -360,7 +358,6 @@ def test_deaths_withdrawals_and_late_groups_change_no_result(
             assert world.engine.plan[place.node].checkpoints[place.step].name in on_disk
 
 
-@settings(max_examples=100)
 @given(studies, studies, seeds, st.integers(0, 60), proofs, intervals)
 def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     first: list[tuple[Config, int]],
@@ -387,7 +384,6 @@ def test_a_plan_replayed_from_its_facts_goes_on_where_it_was(
     assert (resumed.engine.plan.proved("rehearsal") is None) == (proved is None)
 
 
-@settings(max_examples=150)
 @given(
     st.lists(studies, min_size=1, max_size=3),
     st.integers(1, 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import State, Worker, World
@@ -147,7 +147,6 @@ def test_a_proved_plan_is_not_proved_again() -> None:
     assert not proofs(again)
 
 
-@settings(max_examples=150)
 @given(st.integers(1, 3), st.integers(0, 2**32), st.integers(0, 60), st.booleans())
 def test_kills_and_losses_at_any_moment_leave_it_to_be_decided_once(
     slots: int, seed: int, moves: int, halts: bool

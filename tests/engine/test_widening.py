@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.test_core import POOL, answered, config, leases, studies
@@ -347,7 +347,6 @@ fits = st.sampled_from([None, lambda values, width: True, lambda values, width: 
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=150)
 @given(studies, st.integers(1, 4), policies, fits, seeds)
 def test_at_any_width_every_unique_step_is_trained_once(
     asks: list[tuple[Config, int]], slots: int, policy: Fluid, fits: Fits | None, seed: int
@@ -361,7 +360,6 @@ def test_at_any_width_every_unique_step_is_trained_once(
     assert world.steps_trained == unique_steps([(plan.place(c, s)[0], s) for c, s in asks])
 
 
-@settings(max_examples=200)
 @given(
     st.lists(studies, min_size=1, max_size=4),
     st.integers(1, 4),

@@ -30,13 +30,12 @@ def placed(plan: Plan, asks: Asks) -> list[tuple[Node, int]]:
     return [(plan.place(config, step)[0], step) for config, step in asks]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=10))
 def test_unique_steps_equal_a_comparison_of_values_step_by_step(asks: Asks) -> None:
     assert unique_steps(placed(Plan(), asks)) == brute_force(asks)
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=8), st.randoms())
 def test_the_order_of_arrival_does_not_change_what_is_shared(asks: Asks, chance: object) -> None:
     shuffled = list(asks)
@@ -44,7 +43,6 @@ def test_the_order_of_arrival_does_not_change_what_is_shared(asks: Asks, chance:
     assert unique_steps(placed(Plan(), asks)) == unique_steps(placed(Plan(), shuffled))
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=8))
 def test_two_trials_share_a_step_exactly_if_all_their_values_agree_up_to_it(asks: Asks) -> None:
     plan = Plan()
@@ -56,7 +54,6 @@ def test_two_trials_share_a_step_exactly_if_all_their_values_agree_up_to_it(asks
                 assert (node.position(step) == other_node.position(step)) == alike
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=8))
 def test_a_plan_replayed_from_its_facts_is_the_same_plan(asks: Asks) -> None:
     plan = Plan()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.plan.facts import Checkpoint, Position
@@ -74,7 +74,6 @@ def test_the_longest_path_is_the_one_that_takes_longest() -> None:
     assert [(stage.start, stage.end) for stage in tree.longest_path()] == [(0, 100), (100, 250)]
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(0, 7), st.integers(1, 24)), max_size=5),

@@ -55,7 +55,7 @@ def test_homes_have_different_keys(tmp_path: Path) -> None:
 
 
 def test_processes_that_start_at_once_get_the_same_key(home: Path) -> None:
-    for _ in range(5):
+    for _ in range(2):
         with ExitStack() as stack:
             processes = [stack.enter_context(running("seal", home, None)) for _ in range(3)]
             for process in processes:
