@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
-from hippotune.engine.validation import validate
-from hippotune.plan.facts import CheckpointKept, Position
+from hippotune.plan.facts import Checkpoint, CheckpointKept
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
 from hippotune.protocol.events import CheckpointSaved, RequestWithdrawn, SaveFailed
@@ -213,15 +212,15 @@ def test_with_a_budget_only_long_leases_save_on_their_way_and_have_room_for_two(
     assert interims(world) == [], "there is never room for two"
 
 
-def test_an_interim_checkpoint_never_takes_the_place_of_a_lasting_one() -> None:
+def test_where_there_is_a_checkpoint_a_second_one_goes() -> None:
     world = World(checkpoint_every=10.0)
     world.submit((FLAT, 60))
     train(world, 25)
     at = interims(world)[-1]
-    world.submit((FLAT, at))
-    lasting = world.engine.plan[0].checkpoints[at]
-    assert not lasting.interim
     (number,) = world.engine.leases
-    world.feed(CheckpointSaved(number, at, world.engine.plan[0].checkpoints[at]))
-    validate(world.engine)
-    assert Position(0, at) not in world.engine.plan.interim
+    for interim in (True, False, True):
+        world.disk["another"] = ()
+        world.feed(CheckpointSaved(number, at, Checkpoint("another", 1, "", interim=interim)))
+        assert world.engine.plan[0].checkpoints[at].name == f"0-{at}"
+        assert "another" not in world.disk
+    assert not world.engine.plan[0].checkpoints[at].interim

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hippotune.engine.state import State
-from hippotune.plan.facts import Position
+from hippotune.plan.facts import Checkpoint, Position
 from hippotune.protocol.commands import DropCheckpoint
 from hippotune.protocol.events import BestChanged, CheckpointDeleted, CheckpointLost
 
@@ -45,6 +47,16 @@ class Checkpoints:
     def is_pinned(self, position: Position) -> bool:
         """Whether a request asked for a checkpoint to be kept."""
         return position in self._pinned.values()
+
+    def keep(self, position: Position, checkpoint: Checkpoint) -> None:
+        """A checkpoint has come. Where there is one already, something may be reading that: it stays."""
+        state = self._state
+        there = state.plan[position.node].checkpoints.get(position.step)
+        if there is not None:
+            state.commands.append(DropCheckpoint(position, checkpoint))
+            state.eviction.dropped(checkpoint)
+            checkpoint = replace(there, interim=there.interim and checkpoint.interim)
+        state.facts.append(state.plan.keep(position, checkpoint))
 
     def evict(self, more: int = 0) -> None:
         """Drop what leaves too little room for a save by every worker, reserved saves and so many `more`."""

@@ -129,7 +129,7 @@ class Leases:
         position = lease.position(event.step)
         node = state.plan[position.node]
         checkpoint = replace(self._interim.saved(lease, event), platform=lease.platform)
-        state.facts.append(state.plan.keep(position, checkpoint))
+        self._checkpoints.keep(position, checkpoint)
         self._blame.got_on(lease)
         state.workers.saved(position)
         self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
