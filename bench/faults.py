@@ -9,22 +9,23 @@ Bars, for all points:
   it leaves no file behind that the plan does not know, and every checkpoint of the plan is whole;
   a failing call ends the first run with a message, or not at all: no other exception, and nothing is stuck.
 
-``--every N`` takes every N-th point only.
+``--every N`` takes every N-th point only. Drivers are forked off this process, which has imported everything.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from harness import Bar, Figures, run
@@ -34,7 +35,7 @@ from hippotune.plan.facts import CheckpointKept
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
 from hippotune.store.files import CheckpointFiles
-from studies.faulty import FAULT, tuned
+from studies.faulty import FAULT, arm, tuned
 
 FAULTS = ("kill", "EIO", "ENOSPC")
 PATIENCE = 120.0
@@ -67,28 +68,37 @@ class Fault:
 
 def in_child(folder: Path, action: str, fault: Fault | None) -> int:
     """Run an action in a process of its own, with workers of its own; return its exit status."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     if fault is not None:
-        environment[FAULT] = json.dumps(asdict(fault))
         Path(fault.token).touch()
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--act", action, str(folder / "home")],
-            stdout=out,
-            stderr=err,
-            env=environment,
-        )
-        try:
-            return process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return _STUCK
+    process = get_context("fork").Process(target=_as_program, args=[folder, action, fault])
+    process.start()
+    process.join(PATIENCE)
+    if (status := process.exitcode) is None:
+        process.kill()
+        process.join()
+        return _STUCK
+    return status
+
+
+def _as_program(folder: Path, action: str, fault: Fault | None) -> None:
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        with (folder / name).open("w") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    if fault is not None:
+        os.environ[FAULT] = json.dumps(asdict(fault))
+        arm()
+    status = act(action, folder / "home")
+    atexit._run_exitfuncs()  # which forked processes leave out
+    sys.exit(status)
 
 
 def act(action: str, home: Path) -> int:
     """Do what the process of `in_child` is for."""
     try:
+        if action == "prepare":  # a plan that is in use, and one that is not any more
+            tuned(home, "0")
+            tuned(home, "1")
+            return 0
         if action == "gc":
             return main(["gc", "--plans", "--yes", "--home", str(home)])
         print(tuned(home))
@@ -133,12 +143,14 @@ def audit(home: Path) -> Counter[str]:
 class Scenario:
     """Something that is done to a home: from a template, with a fault, and again without one."""
 
-    def __init__(self, folder: Path, action: str, prepare: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, action: str) -> None:
         self.folder = folder / action
         self.action = action
         self._template = self.folder / "template"
         self.folder.mkdir()
-        prepare(self._template)
+        if action == "gc":
+            assert in_child(self.folder, "prepare", None) == 0, (self.folder / "err").read_text()
+            (self.folder / "home").rename(self._template)
 
     def fresh(self) -> Path:
         home = self.folder / "home"
@@ -192,20 +204,14 @@ class Scenario:
         return figures
 
 
-def two_plans(home: Path) -> None:
-    """Fill a home with a plan that is in use, and one that is not any more."""
-    tuned(home, "0")
-    tuned(home, "1")
-
-
 def measure(options: argparse.Namespace) -> Figures:
     began = time.monotonic()
     figures = Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        for action, prepare in (("study", lambda home: None), ("gc", two_plans)):
-            if action not in options.only.split(","):
-                continue
-            scenario = Scenario(Path(folder), action, prepare)
+    with ExitStack() as stack:
+        folder = tempfile.mkdtemp()  # what a forked process does at its exit leaves it alone
+        stack.callback(shutil.rmtree, folder)
+        for action in options.only.split(","):
+            scenario = Scenario(Path(folder), action)
             points, expected = scenario.points()
             figures["points"] += len(points)
             for role, _, what in points:
@@ -226,6 +232,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--act"]:
-        sys.exit(act(sys.argv[2], Path(sys.argv[3])))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     run(__doc__, measure, BARS, arguments)

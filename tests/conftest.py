@@ -21,7 +21,11 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes says something about the machine, not about the code.
-settings.register_profile("hippo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "hippo",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("hippo")
 
 

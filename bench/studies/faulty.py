@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 import hippotune as hippo
 from hippotune import MultiStep
 
@@ -53,8 +51,11 @@ class Injection:
         for name in ("fsync", "write", "pwrite", "ftruncate", "fchmod"):
             setattr(os, name, self._watching(name, getattr(os, name)))
         builtins.open = io.open = self._opened  # type: ignore[assignment]
-        for event in ("before_cursor_execute", "commit"):
-            sa.event.listen(sa.Engine, event, self._on_sql(event))
+        if self._mine == "driver":  # workers start again and again, and have no database
+            import sqlalchemy as sa
+
+            for event in ("before_cursor_execute", "commit"):
+                sa.event.listen(sa.Engine, event, self._on_sql(event))
 
     def _audited(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _EVENTS and any(self._is_below(each) for each in arguments[:2]):
@@ -157,9 +158,14 @@ class Faulty(hippo.Trainer):
 
 def study(home: Path, version: str = "1") -> hippo.Study:
     """Return the study; with another version, it has another plan."""
-    executor = hippo.Local(workers=1)
     return hippo.Study(
-        "faulty", Faulty, home=home, executor=executor, version=version, checkpoint_budget=11_000, keep_best=1
+        *("faulty", Faulty),
+        home=home,
+        executor=hippo.Local(workers=1),
+        version=version,
+        checkpoint_budget=11_000,
+        keep_best=1,
+        retries=hippo.Retries(pause=0.01),
     )
 
 
@@ -174,5 +180,10 @@ def tuned(home: Path, version: str = "1") -> str:
     return json.dumps([found, best.values, best.height])
 
 
-if FAULT in os.environ:
+def arm() -> None:
+    """Have the call fail in this process that HIPPO_FAULT names."""
     Injection(**json.loads(os.environ[FAULT])).arm()
+
+
+if FAULT in os.environ:  # in a worker
+    arm()

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import Worker, World, metrics_of, trained_alone
-from hippotune.plan.facts import FailureRecorded
+from hippotune.plan.facts import FailureRecorded, Position
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
 from hippotune.protocol.events import LeaseFailed, SaveFailed, Woken, WorkerJoined, WorkerLost
 from hippotune.protocol.failures import LossKind, Retries
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Config, MultiStep
 
 FLAT = Config({"lr": 0.1})
@@ -102,7 +103,7 @@ def test_kills_from_outside_never_make_a_lasting_failure(slots: int, seed: int, 
     plan = Plan.replay(world.facts)
     for node in plan.nodes:
         if node.failure is not None:
-            world.facts.append(plan.clear(node))
+            world.facts.append(plan.clear(Position(node.id, node.failure.step)))
     again = World(slots, Plan.replay(world.facts))
     again.disk = world.disk
     requests = again.submit(*asks)
@@ -269,3 +270,31 @@ def test_a_late_loss_behind_a_checkpoint_takes_nothing_from_what_goes_on_from_it
     assert (fates[behind.id], fates[beyond.id]) == ("suspended", "fine")
     (again,) = world.submit((FLAT, 10))
     assert outcomes(world)[again.id] == "fine", "what was measured stays so"
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 3), st.integers(0, 2**31), st.integers(1, 12), st.booleans(), st.booleans())
+def test_an_evaluation_that_fails_at_a_shared_step_fails_those_that_need_its_metrics_and_no_others(
+    slots: int, seed: int, at: int, kills: bool, proved: bool
+) -> None:
+    chance = random.Random(seed)
+    policy = ProofPolicy("Trainer") if proved else None
+    world = World(slots, delayed=True, proofs=policy, retries=Retries(1000, pause=0.0))
+    world.cannot_evaluate = lambda config, step: step == at
+    asks = [(DROP, 10), (OTHER, 12), (FLAT, 14), (LATE, 9), (OTHER, 6), (FLAT, 3)]
+    requests = [world.submit(ask, reports=tuple(chance.sample(range(2, 13), 2)))[0] for ask in asks]
+    while moves := world.moves():
+        moves[chance.randrange(len(moves))]()
+        if kills and chance.random() < 0.05:
+            world.kill(chance.randrange(slots))
+    fates = {
+        request.id: "failed" if at in (*request.reports, request.step) else "fine" for request in requests
+    }
+    if at > 2:  # the first two steps are those of the rehearsal, which evaluates too
+        assert outcomes(world) == fates
+        assert world.aborts == []
+    again = World(slots, Plan.replay(world.facts))
+    again.disk = world.disk
+    again.submit(*[(request.config, request.step) for request in requests])
+    again.run(chance.randrange)
+    assert set(outcomes(again).values()) <= {"fine", "failed"}

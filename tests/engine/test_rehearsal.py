@@ -223,6 +223,28 @@ def test_after_the_first_branches_audits_stay_within_their_share() -> None:
     assert repeated[0.5] > 2
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_workers_that_are_lost_all_the_time_say_nothing_about_the_trainer(exact: bool) -> None:
+    world = World(1, proofs=ProofPolicy("Trainer", exact=exact, audit=0))
+    world.submit((FLAT, 5))
+    for losses in range(4):
+        assert not world.aborts
+        while world.workers[0].lease is None or not world.workers[0].lease.fresh:
+            world.moves()[0]()
+        assert sum(lease.fresh for lease in proofs(world)) == losses + 1
+        world.kill(0)
+    world.run()
+    assert verdicts(world) == []
+    assert not world.engine.proofs.is_open
+    notes = [command.text for command in world.commands if isinstance(command, Note)]
+    assert "could not be rehearsed" in "".join(world.aborts if exact else notes)
+    again = World(1, Plan.replay(world.facts), proofs=EXACT)
+    again.disk = world.disk
+    again.submit((FLAT, 5))
+    again.run()
+    assert [fact.outcome for fact in verdicts(again)] == ["exact"]
+
+
 @given(st.integers(1, 3), st.integers(0, 2**32), st.floats(0.02, 0.2))
 def test_workers_that_die_all_the_time_keep_nothing_open_for_ever(
     slots: int, seed: int, share: float

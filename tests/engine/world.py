@@ -126,6 +126,7 @@ class World:
         self.steps_proved = 0
         self.remembers: Callable[[RunLease, State], State] = lambda lease, state: state
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
+        self.cannot_evaluate: Callable[[Config, int], bool] = lambda config, step: False
         self.crashes_at: Callable[[Config, int], bool] = lambda config, step: False
         self.learns_wide: Callable[[RunLease, object], object] = lambda lease, values: values
         self.rounding = False
@@ -242,6 +243,11 @@ class World:
                 self._done(worker, run)
                 return self.move(number)
             case "evaluate":
+                if self.cannot_evaluate(lease.config, step):
+                    worker.state = ()
+                    self._free(lease)
+                    self.say(worker, LeaseFailed(lease.lease, run.fail(), "Boom", "evaluate"))
+                    return True
                 metrics = metrics_of(worker.state)
                 self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
             case "note":

@@ -138,3 +138,15 @@ def test_a_folder_of_processes_that_were_all_killed_goes_when_the_next_one_is_ma
         assert other.is_dir()
         assert killed.stdout
         assert not folder.exists()
+
+
+def test_what_a_fresh_interpreter_printed_before_it_was_killed_is_kept_when_its_worker_is_next_started(
+    tmp_path: Path,
+) -> None:
+    logs = tmp_path / "checkpoints" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "worker-0-fresh.log").write_text("these are the last words")
+    rig = Rig(Local(workers=1), tmp_path, trainer=Parent, settings={"home": str(tmp_path)})
+    until(lambda: [log.read_text() for log in logs.glob("[0-9]*")] == ["these are the last words"])
+    rig.close()
+    assert not (logs / "worker-0-fresh.log").exists()

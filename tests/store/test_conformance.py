@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hippotune.errors import StoreError
@@ -62,6 +62,7 @@ def histories(draw: st.DrawFn) -> list[list[Fact]]:
         lambda n: st.builds(NodeAdded, st.just(n), parents, whole, config, text),
         lambda n: st.builds(MetricsRecorded, st.just(n), positions, metrics),
         lambda n: st.builds(FailureRecorded, st.just(n), positions, text, st.booleans()),
+        lambda n: st.builds(FailureRecorded, st.just(n), positions, text, evaluation=st.booleans()),
         lambda n: st.builds(FailureCleared, st.just(n), positions),
         lambda n: st.builds(CheckpointKept, positions, checkpoints),
         lambda n: st.builds(CheckpointDropped, positions),
@@ -101,7 +102,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
     return [*nodes, *(kept[position] for position in sorted(kept)), *results, *requests], worked
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(history=histories())
 def test_what_was_written_is_read_back_in_an_order_that_can_be_replayed(
     new_store: NewStore, history: list[list[Fact]]

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hippotune.errors import CheckpointError, InvalidInput
@@ -81,7 +81,7 @@ def test_a_state_of_torch_is_read_back_through_the_check(files: CheckpointFiles)
     assert all(map(torch.equal, loaded, tensors))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(content=st.binary(max_size=200), other=st.binary(max_size=200))
 def test_checksums_are_equal_exactly_where_contents_are(
     files: CheckpointFiles, content: bytes, other: bytes

@@ -246,7 +246,9 @@ class Outlook:
 
 def _is_settled(plan: Plan, node: Node, step: int) -> bool:
     """Whether a trial needs no more training: its result is there, or it cannot be had."""
-    return step in node.holder(step).metrics or plan.failure_on_the_way(node, step) is not None
+    holder = node.holder(step)
+    is_known = step in holder.metrics or step in holder.unmeasured
+    return is_known or plan.failure_on_the_way(node, step) is not None
 
 
 def _learns(tuner: Tuner) -> bool:

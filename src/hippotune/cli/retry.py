@@ -43,14 +43,14 @@ def run(options: argparse.Namespace) -> int:
         history = read_study(catalog, info)
         plan, hindered = history.plan, [trial for trial in history.trials if trial.error is not None]
         chosen = history.trials if options.trial is None else trials_numbered(history, options.trial)
-        cleared: list[Fact] = []
-        for trial in chosen:
-            while (node := plan.failed_on_the_way(trial.node, trial.asked)) is not None:
-                cleared.append(plan.clear(node))
+        cleared: list[Fact] = [
+            plan.clear(position) for trial in chosen for position in plan.obstacles(trial.node, trial.asked)
+        ]
         store.write(cleared)
-    freed = [trial for trial in hindered if plan.failure_on_the_way(trial.node, trial.asked) is None]
-    if freed:
-        print(f"to be tried again when study {info.name} is next run: {plural(len(freed), 'trial')}")
+    freed = [trial for trial in hindered if not plan.obstacles(trial.node, trial.asked)]
+    if cleared:
+        number = max(len(freed), 1)  # what failed may have been a report on the way, which is not listed
+        print(f"to be tried again when study {info.name} is next run: {plural(number, 'trial')}")
     else:
         of = "" if options.trial is None else f" of trial {options.trial}"
         print(f"nothing{of} in study {info.name} has failed or is suspended")

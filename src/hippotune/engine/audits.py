@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hippotune.engine.lease import Lease
-from hippotune.engine.repeat import MOST_LOSSES, Repeat, record
+from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, StateRecorded
@@ -146,5 +146,5 @@ class Audits:
         """A repetition was lost with its worker: it is open again, unless that happens all the time."""
         self._running -= 1
         repeat.again()
-        if repeat.losses < MOST_LOSSES and isinstance(repeat, Audit):
+        if repeat.losses <= self._state.retries.times and isinstance(repeat, Audit):
             self._waiting.append(repeat)

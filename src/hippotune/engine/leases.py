@@ -201,6 +201,7 @@ class Leases:
         lease.note(state.now, f"failed in {event.phase} at {event.step}")
         state.facts += state.leases.record(lease, state.now)
         stage = self._blame.stage_of(lease)
+        is_evaluation = event.phase == "evaluate" and event.step in lease.evaluations
         for worker in lease.workers:
             if worker in event.replaced:
                 state.workers.leave(worker)
@@ -218,6 +219,8 @@ class Leases:
             self._blame.lose(stage, event.kind, event.error, lease.worker)
         elif event.phase in ("contract", "prepare", "build"):
             state.commands.append(Abort(event.error))
+        elif is_evaluation:
+            self._requests.cannot_measure(lease.node_at(event.step), event.step, event.error)
         else:
             step = event.step
             if event.phase in ("load", "setup") and step == lease.start < lease.end:

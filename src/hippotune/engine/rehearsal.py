@@ -25,11 +25,12 @@ from collections.abc import Iterator
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
-from hippotune.engine.repeat import MOST_LOSSES, Repeat, part, record
+from hippotune.engine.repeat import Repeat, part, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
+from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
 from hippotune.stages.frontier import Path
@@ -53,6 +54,8 @@ class Rehearsal:
         self._trials: dict[Node, tuple[int, str]] = {}  # how far they were asked, and by which study
         self._asked = 0  # the furthest that anything was asked
         self._is_overdue = state.plan.order > 0 or any(node.checkpoints for node in state.plan.nodes)
+        self._losses = 0  # of the reference, where a proof lease is it
+        self._is_given_up = False
         self._forget()
         state.pins.append(self._is_source)
 
@@ -76,7 +79,8 @@ class Rehearsal:
         """How many steps are still to be rehearsed: 2, or 1 where nothing goes further; 0 when it is over."""
         known = self._state.plan.proved("rehearsal")
         steps = min(self._asked, 2)
-        return 0 if self._policy is None or (known is not None and known.position.step >= steps) else steps
+        is_over = self._is_given_up or (known is not None and known.position.step >= steps)
+        return 0 if self._policy is None or is_over else steps
 
     @property
     def is_over(self) -> bool:
@@ -101,7 +105,7 @@ class Rehearsal:
     def _candidate(self) -> Node | None:
         """Return a node of a trial that can be the reference: one that nothing is known to keep from that."""
         for node, (step, _) in self._trials.items():
-            if step >= self._steps and self._state.plan.failure_on_the_way(node, self._steps) is None:
+            if step >= self._steps and not self._state.plan.obstacles(node, self._steps):
                 return node
         return None
 
@@ -113,6 +117,8 @@ class Rehearsal:
         if self._reference is not None or lease.start or lease.peers or not steps or steps < self._steps:
             return
         promises, node = self._state.promises, lease.node_at(1)
+        if steps in lease.node_at(steps).unmeasured:
+            return
         if steps > 1 and 1 not in lease.saves:
             if 1 in node.checkpoints or promises.is_saved(node, 1):
                 return
@@ -268,6 +274,8 @@ class Rehearsal:
 
     def done(self, repeat: Repeat) -> None:
         """Something was repeated, or raised."""
+        if self._is_given_up:
+            return
         if repeat is self._reference:
             if repeat.run.error is None:
                 self._complete()
@@ -285,14 +293,31 @@ class Rehearsal:
     def lost(self, repeat: Repeat, reason: str) -> None:
         """A repetition was lost with its worker: it is open again, unless that happens all the time."""
         repeat.again()
+        if self._is_given_up:
+            return
         if repeat is self._reference:
+            self._losses += 1
             self._forget()
             self._is_overdue = True
-        elif repeat.losses < MOST_LOSSES:
-            self._open.append(repeat)
         else:
-            repeat.run.error = f"the worker died {MOST_LOSSES} times; the last time: {reason}"
-            self.done(repeat)
+            self._open.append(repeat)
+        if (losses := max(repeat.losses, self._losses)) > self._state.retries.times:
+            self._give_up(losses, reason)
+
+    def _give_up(self, losses: int, reason: str) -> None:
+        """Leave it undecided, for the next time: that workers are lost says nothing about the trainer."""
+        assert self._policy is not None
+        text = (
+            f"{self._policy.trainer} could not be rehearsed: the worker that repeated a step of the first "
+            f"trial was lost {losses} times. The last time: {reason}"
+        )
+        if self._policy.exact:
+            advice = "Everything is kept: run the same again, or with exact=False if it may go on unproved"
+            self._state.commands.append(Abort(f"{text}\n{advice}"))
+        else:
+            self._state.commands.append(Note(text))
+        self._forget()
+        self._is_given_up = True
 
     def faults(self) -> Iterator[str]:
         """Yield what does not hold: for validation."""

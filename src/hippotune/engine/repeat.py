@@ -13,9 +13,6 @@ from hippotune.protocol.proof import ProofPolicy, Run, Verdict
 from hippotune.sequences.config import Config
 from hippotune.stages.frontier import Path
 
-# A proof that took its worker down this often cannot be made.
-MOST_LOSSES = 3
-
 
 class Owner(Protocol):
     """Whoever wants something repeated."""

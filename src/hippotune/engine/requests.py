@@ -80,7 +80,10 @@ class Requests:
         if request.keep:
             self._checkpoints.pin(request.id, node.position(request.step))
         steps = {step: node.holder(step) for step in sorted({*request.reports, request.step})}
-        failure = state.plan.failure_on_the_way(node, request.step)
+        failures = [on.unmeasured[at] for at, on in steps.items() if at in on.unmeasured]
+        if (hindrance := state.plan.failure_on_the_way(node, request.step)) is not None:
+            failures.append(hindrance)
+        failure = min(failures, key=lambda each: each.order, default=None)
         if failure is not None:
             known = {at: on for at, on in steps.items() if self._was_known(waiting, on, at, failure)}
             failure, steps = (None if known.keys() == steps.keys() else failure), known
@@ -189,6 +192,16 @@ class Requests:
                 if branch >= end:
                     break
                 stack += [(child, child.start) for child in state.frontier.live_branches(along, branch)]
+
+    def cannot_measure(self, node: Node, step: int, error: str) -> None:
+        """Evaluation fails at a step: all requests fail that need metrics there; others may pass."""
+        state = self._state
+        state.facts.append(state.plan.fail(Position(node.id, step), error, evaluation=True))
+        want = state.frontier.wants.get(node, {}).get(step)
+        for number in list(want.requests if want is not None else ()):
+            request = state.requests[number]
+            self._close(request)
+            state.commands.append(request.failed(node.unmeasured[step]))
 
     def _is_coming(self, node: Node, step: int, but: Lease | None) -> bool:
         """Whether a lease, other than one, will bring metrics."""

@@ -78,6 +78,11 @@ class Head:
         return self.segments[-1][0]
 
 
+def of_fresh(log: Path) -> Path:
+    """Return where the fresh interpreters of a worker write that writes to `log`."""
+    return log.with_name(f"{log.stem}-fresh{log.suffix}")
+
+
 def keep(path: Path) -> Path | None:
     """Keep what a worker has printed under a name of its own; return where, or None where it is nothing."""
     head = Head.read(path)

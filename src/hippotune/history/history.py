@@ -94,7 +94,7 @@ class History:
             node = own.get((isolation_key, config))
             if node is None or asked <= node.start:
                 node = self.plan.find(config, asked, isolation_key)
-            failure = self.plan.failure_on_the_way(node, asked)
+            failure = self.plan.failure_on_the_way(node, asked) or node.holder(asked).unmeasured.get(asked)
             error, suspended = (None, False) if failure is None else (failure.error, failure.suspended)
             trained = _trained(node, asked, ends)
             asks = tuple(sorted(steps))

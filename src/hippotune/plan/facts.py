@@ -75,18 +75,19 @@ class FailureRecorded:
     """Training along a node cannot reach `position`, nor anything below it.
 
     One that is `suspended` was lost with its workers and is nobody's fault: the trials concerned wait until
-    somebody has it retried.
+    somebody has it retried. Where an `evaluation` failed, training goes on: only metrics cannot be had there.
     """
 
     order: int
     position: Position
     error: str
     suspended: bool = False
+    evaluation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCleared:
-    """What kept training along a node from reaching `position` is to be tried again."""
+    """What failed at `position` is to be tried again."""
 
     order: int
     position: Position

@@ -44,6 +44,8 @@ class Node:
         What was measured along this node, by step count, with its place in the plan's history.
     failure : Failure | None
         What keeps training from going on.
+    unmeasured : Mapping[int, Failure]
+        Why there are no metrics, by step count, where evaluation failed. Training goes on from there.
     pace : float
         Seconds per step, relative to the plan's usual step; what a node learns its branches inherit.
     """
@@ -61,6 +63,7 @@ class Node:
         "pace",
         "parent",
         "start",
+        "unmeasured",
     )
 
     def __init__(self, id: int, parent: Node | None, start: int, config: Config, isolation_key: str) -> None:
@@ -75,6 +78,7 @@ class Node:
         self.checkpoints: Mapping[int, Checkpoint] = NOTHING
         self.metrics: Mapping[int, tuple[int, Mapping[str, float]]] = NOTHING
         self.failure: Failure | None = None
+        self.unmeasured: Mapping[int, Failure] = NOTHING
         self.pace: float = parent.pace if parent else 1.0
         self._steps: list[int] = _NO_STEPS
 
@@ -117,6 +121,11 @@ class Node:
         if not isinstance(self.metrics, dict):
             self.metrics = {}
         self.metrics[step] = (order, metrics)
+
+    def note_unmeasured(self, step: int, failure: Failure | None) -> None:
+        """Take in that evaluation has failed at a step, or, with None, that it is to be tried again."""
+        left = {at: known for at, known in self.unmeasured.items() if at != step}
+        self.unmeasured = left if failure is None else {**left, step: failure}
 
     def note_checkpoint(self, step: int, checkpoint: Checkpoint | None) -> None:
         """Take in that there is a checkpoint at a step, or, with None, that there is none any more."""

@@ -105,16 +105,20 @@ class Plan:
         self.apply(fact)
         return fact
 
-    def fail(self, position: Position, error: str, suspended: bool = False) -> FailureRecorded:
-        """Note that training cannot reach a position, or not before somebody has it retried."""
-        fact = FailureRecorded(self.order + 1, position, error, suspended)
+    def fail(
+        self, position: Position, error: str, suspended: bool = False, evaluation: bool = False
+    ) -> FailureRecorded:
+        """Note that training cannot reach a position, or not before somebody has it retried.
+
+        Where it is an `evaluation` that failed, training can go on, and only metrics cannot be had.
+        """
+        fact = FailureRecorded(self.order + 1, position, error, suspended, evaluation)
         self.apply(fact)
         return fact
 
-    def clear(self, node: Node) -> FailureCleared:
-        """Note that what keeps training along a node from going on is to be tried again."""
-        assert node.failure is not None
-        fact = FailureCleared(self.order + 1, Position(node.id, node.failure.step))
+    def clear(self, position: Position) -> FailureCleared:
+        """Note that what failed at a position is to be tried again."""
+        fact = FailureCleared(self.order + 1, position)
         self.apply(fact)
         return fact
 
@@ -145,13 +149,18 @@ class Plan:
                     )
                 above = None if parent is None else self.nodes[parent]
                 self._add(above, start, config, isolation_key)
-            case FailureRecorded(order, position, error, suspended):
-                node_failed = self.nodes[position.node]
-                if node_failed.failure is None or position.step < node_failed.failure.step:
-                    node_failed.failure = Failure(position.step, order, error, suspended)
+            case FailureRecorded(order, position, error, suspended, evaluation):
+                node_failed, failure = self[position.node], Failure(position.step, order, error, suspended)
+                if evaluation:
+                    node_failed.note_unmeasured(position.step, failure)
+                elif node_failed.failure is None or position.step < node_failed.failure.step:
+                    node_failed.failure = failure
                 self.order = max(self.order, order)
             case FailureCleared(order, position):
-                self.nodes[position.node].failure = None
+                cleared = self[position.node]
+                if cleared.failure is not None and cleared.failure.step == position.step:
+                    cleared.failure = None
+                cleared.note_unmeasured(position.step, None)
                 self.order = max(self.order, order)
             case CheckpointKept(position, checkpoint):
                 self._forget_bytes(position)
@@ -182,23 +191,30 @@ class Plan:
     # What is known.
 
     def failure_on_the_way(self, node: Node, step: int) -> Failure | None:
-        """Return what keeps `node` from reaching `step`, if anything does."""
-        found = self.failed_on_the_way(node, step)
-        return None if found is None else found.failure
-
-    def failed_on_the_way(self, node: Node, step: int) -> Node | None:
-        """Return the nearest node on the way to `step` of `node` along which training cannot go on.
+        """Return what keeps `node` from reaching `step`, if anything does.
 
         What lies before a checkpoint need not be trained, and keeps nothing from going on.
         """
+        return next((above.failure for above in self._failed_on_the_way(node, step)), None)
+
+    def _failed_on_the_way(self, node: Node, step: int) -> Iterator[Node]:
+        """Yield the nodes on the way to `step` of `node` along which training cannot go on, nearest first."""
         for above in node.lineage():
             kept = max((at for at in above.checkpoints if at <= step), default=-1)
             if above.failure is not None and kept < above.failure.step <= step:
-                return above
+                yield above
             if kept >= 0:
-                return None
+                return
             step = above.start
-        return None
+
+    def obstacles(self, node: Node, step: int) -> list[Position]:
+        """Return where training and evaluation have failed on the way to `step` of `node`."""
+        failed = [(above.id, above.failure) for above in self._failed_on_the_way(node, step)]
+        found = [Position(number, failure.step) for number, failure in failed if failure is not None]
+        for above in node.lineage():
+            found += [Position(above.id, at) for at in above.unmeasured if at <= step]
+            step = min(step, above.start)
+        return found
 
     @property
     def refutation(self) -> ProofRecorded | None:

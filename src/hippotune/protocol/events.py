@@ -6,7 +6,7 @@ Without slots: values with slots take twice as long to pickle, and most of these
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hippotune.plan.facts import Checkpoint, Position
@@ -278,10 +278,14 @@ class StepsMissed:
 
 @dataclass(frozen=True)
 class LeaseFinished:
-    """The worker has trained to the lease's end, or stopped at `step` as ordered, and holds that state."""
+    """The worker has trained to the lease's end, or stopped at `step` as ordered, and holds that state.
+
+    `saving` is the lease and the step of a checkpoint that it is still writing.
+    """
 
     lease: int
     step: int
+    saving: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,15 @@ from hippotune.protocol.commands import (
     UpdateLease,
     Wake,
 )
-from hippotune.protocol.events import CheckpointDeleted, Event, Halted, Paused, Resumed, Woken
+from hippotune.protocol.events import (
+    CheckpointDeleted,
+    Event,
+    Halted,
+    Paused,
+    Resumed,
+    Woken,
+    WorkerLost,
+)
 
 Deliver = Callable[[Answer], None]
 
@@ -200,8 +208,9 @@ class Loop:
         for command in commands:
             match command:
                 case RunLease():
-                    study, trial = self.engine.asked_by(command.lease)
-                    self.executor.carry_out(replace(command, study=study, trial=trial))
+                    if not self._is_lost(command.worker, *command.peers):
+                        study, trial = self.engine.asked_by(command.lease)
+                        self.executor.carry_out(replace(command, study=study, trial=trial))
                 case UpdateLease():
                     self.executor.carry_out(command)
                 case Record():
@@ -222,6 +231,10 @@ class Loop:
             self._record(facts, later)
         for answer in answers:
             self._tell(answer)
+
+    def _is_lost(self, *workers: int) -> bool:
+        """Whether a worker is lost, unknown to the engine yet: its successor must not get its lease."""
+        return any(isinstance(event, WorkerLost) and event.worker in workers for event in list(self._inbox))
 
     def _record(self, facts: Sequence[Fact], later: Sequence[DropCheckpoint]) -> None:
         order = self.engine.plan.order

@@ -50,8 +50,8 @@ DAMAGED = (
 _span_values = attrgetter(
     "worker", "lease", "node", "kind", "first", "last", "began", "ended", "width", "seconds"
 )
-# What results are that are neither metrics nor lasting failures.
-_SUSPENDED, _CLEARED = "suspended", "cleared"
+# What results are that are neither metrics nor what keeps training from going on for good.
+_SUSPENDED, _EVALUATION, _CLEARED = "suspended", "evaluation", "cleared"
 NOTE = "note"  # the kind of a state that is still to be compared
 _write_json = json.JSONEncoder(separators=(",", ":"), default=float).encode
 
@@ -111,8 +111,8 @@ class Batch:
                     if isinstance(fact, ProofRecorded) and fact.kind == "audit":
                         self.compared.append(fact.position)
                     self._append(PROOFS, *_proof_row(fact))
-                case FailureRecorded(order, position, error, suspended):
-                    kind = _SUSPENDED if suspended else None
+                case FailureRecorded(order, position, error, suspended, evaluation):
+                    kind = _SUSPENDED if suspended else _EVALUATION if evaluation else None
                     results.append((plan, order, *position, None, storable(error), kind))
                 case FailureCleared(order, position):
                     results.append((plan, order, *position, None, None, _CLEARED))
@@ -182,7 +182,7 @@ def results_from(rows: Sequence[Row]) -> list[Fact]:
         if metrics is not None
         else FailureCleared(order, Position(node, step))
         if kind == _CLEARED
-        else FailureRecorded(order, Position(node, step), error, kind == _SUSPENDED)
+        else FailureRecorded(order, Position(node, step), error, kind == _SUSPENDED, kind == _EVALUATION)
         for (order, node, step, _, error, kind), metrics in zip(rows, parsed, strict=True)
     ]
 

@@ -44,7 +44,8 @@ class WorkerProcess:
     ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
-        lease_log.keep(log)  # of a process that died together with its parent
+        for left in (log, lease_log.of_fresh(log)):  # by processes that died together with their parent
+            lease_log.keep(left)
         self._log = log
         with log.open("ab") as output, theirs, ExitStack() as copies:
             descriptors = [theirs.fileno()]

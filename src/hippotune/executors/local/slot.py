@@ -22,7 +22,16 @@ from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.shipping import encode
 from hippotune.executors.worker.wide import Part
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, Progressed, WorkerJoined, WorkerLost
+from hippotune.protocol.events import (
+    CheckpointSaved,
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    Progressed,
+    SaveFailed,
+    WorkerJoined,
+    WorkerLost,
+)
 from hippotune.protocol.failures import LossKind
 
 _log = logging.getLogger("hippotune")
@@ -73,6 +82,8 @@ class Slot:
         self._joined = False
         self._closing = threading.Event()
         self._busy_since: float | None = None
+        self._saving: tuple[int, int] | None = None  # what is still written of a lease that is over
+        self._last_save: tuple[int, int] | None = None
         self._patience = 1
         self._thread = threading.Thread(target=self._live, name=f"worker-{worker}", daemon=True)
 
@@ -99,7 +110,7 @@ class Slot:
                 return False
             self._process.send(message)
             if patience:
-                self._busy_since, self._patience = monotonic(), patience
+                self._busy_since, self._patience, self._saving = monotonic(), patience, None
             return True
 
     def end(self, reason: str) -> None:
@@ -207,8 +218,14 @@ class Slot:
                     return
                 self._joined = True
             event = WorkerJoined(self.worker, self._number, event.platform)
+        elif isinstance(event, CheckpointSaved | SaveFailed):
+            self._last_save = (event.lease, event.step)
+            if self._last_save == self._saving and not self._closing.is_set():
+                self._busy_since = self._saving = None
         elif isinstance(event, LeaseFinished | LeaseFailed) and not self._closing.is_set():
-            self._busy_since = None
+            saving = event.saving if isinstance(event, LeaseFinished) else None
+            self._saving = saving if saving != self._last_save else None
+            self._busy_since = None if self._saving is None else monotonic()
         elif isinstance(event, Progressed):
             self._hang_timeout.observe(event)
         if self._groups.counts(event):

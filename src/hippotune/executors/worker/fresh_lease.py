@@ -34,12 +34,7 @@ class FreshInterpreter:
     def __init__(self, worker: int, greeting: bytes, log: Path) -> None:
         self._worker = worker
         self._greeting = greeting
-        self._log = log.with_name(f"{log.stem}-fresh{log.suffix}")
-        self._keep_log()  # of one that died together with its worker
-
-    def _keep_log(self) -> None:
-        with suppress(OSError):
-            lease_log.keep(self._log)
+        self._log = lease_log.of_fresh(log)
 
     def run(
         self, lease: RunLease, send: Callable[[Sequence[Event]], None], is_wanted: Callable[[], bool]
@@ -69,4 +64,5 @@ class FreshInterpreter:
                     return
         finally:
             process.kill()
-            self._keep_log()
+            with suppress(OSError):
+                lease_log.keep(self._log)

@@ -172,7 +172,7 @@ class Runner:
             case "finish":
                 self._note_progress(run)
                 self._pass_on_notes(run)
-                self._unsaid.append(LeaseFinished(run.lease.lease, run.at))
+                self._unsaid.append(LeaseFinished(run.lease.lease, run.at, self._saver.writing))
         run.done()
 
     def _start(self, lease: RunLease, session: Session | Lead) -> None:

@@ -23,13 +23,17 @@ Write = Callable[[BinaryIO], None]
 
 
 class Saver:
-    """Saves one state after the other, and reports each."""
+    """Saves one state after the other, and reports each.
+
+    `writing` is the lease and the step of what is being saved.
+    """
 
     def __init__(self, files: CheckpointFiles, send: Callable[[Sequence[Event]], None]) -> None:
         self._files = files
         self._send = send
         self._idle = threading.Event()
         self._idle.set()
+        self.writing: tuple[int, int] | None = None
         self._queue: queue.SimpleQueue[tuple[int, int, str, Write, bool]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -48,6 +52,7 @@ class Saver:
             self._thread = threading.Thread(target=self._work, name="saver", daemon=True)
             self._thread.start()
         self._idle.clear()
+        self.writing = (lease, step)
         self._queue.put((lease, step, new_name(node, step), write, interim))
 
     def finish(self) -> None:
@@ -63,6 +68,7 @@ class Saver:
                 _log.exception("what became of a checkpoint could not be announced")
             finally:
                 del waiting
+                self.writing = None
                 self._idle.set()
 
     def _save(self, lease: int, step: int, name: str, write: Write, interim: bool) -> None:

@@ -33,6 +33,9 @@ from hippotune.trainers.parallel.share import Batch, Share
 # The last resort, where a machine is cut off. A rank that fails or dies elsewhere is noticed at once.
 _TIMEOUT = timedelta(minutes=30)
 _INTERFACE = "GLOO_SOCKET_IFNAME"
+# How many collectives are kept when they are over, and of how many bytes at most.
+_KEPT = 64
+_SMALL = 1 << 16
 
 _present: Ranks | None = None
 
@@ -79,7 +82,7 @@ class Ranks:
         self.doing: Literal["train", "evaluate"] | None = None
         self.parted = False
         self._agreed = False
-        self._finished: deque[Any] = deque(maxlen=2)
+        self._over: deque[Any] = deque(maxlen=_KEPT)
         with self._speaking(), _on_this_machine(meeting.startswith("file:")):
             self._store = _store(meeting, self.share)
             before = _open_sockets()
@@ -92,11 +95,11 @@ class Ranks:
         """Leave the group. The others notice at once."""
         global _present
         _present = None
+        self._over.clear()
         # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
         # default argument of some function. The others do not wait for that.
         for descriptor, _ in self._sockets & _open_sockets().items():
             _disconnect(descriptor)
-        self._finished.clear()
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
@@ -160,7 +163,7 @@ class Ranks:
         """Add up a tensor over all ranks, in place where gloo or NCCL can reach it; return the sum."""
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         with self._speaking():
-            self._finish(dist.all_reduce(there, async_op=True))
+            self._finish(dist.all_reduce(there, async_op=True), there)
         return there.to(tensor.device)
 
     def gather(self, tensor: Tensor) -> Tensor:
@@ -168,7 +171,7 @@ class Ranks:
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         every = [torch.empty_like(there) for _ in range(self.share.width)]
         with self._speaking():
-            self._finish(dist.all_gather(every, there, async_op=True))
+            self._finish(dist.all_gather(every, there, async_op=True), there)
         return torch.stack(every).to(tensor.device)
 
     def check_alike(self, mark: int) -> None:
@@ -185,37 +188,36 @@ class Ranks:
 
     def tell(self, order: int) -> None:
         """Tell all other ranks what comes next."""
-        with self._speaking():
-            self._finish(dist.broadcast(torch.tensor(order), 0, async_op=True))
+        self._broadcast(torch.tensor(order))
 
     def hear(self) -> int:
         """Wait for what rank 0 tells."""
-        order = torch.tensor(0)
-        with self._speaking():
-            self._finish(dist.broadcast(order, 0, async_op=True))
-        return int(order)
+        return int(self._broadcast(torch.tensor(0)))
 
     def send(self, content: memoryview) -> None:
         """Send bytes to all other ranks."""
         self.tell(len(content))
-        with self._speaking():
-            self._finish(dist.broadcast(torch.frombuffer(content, dtype=torch.uint8), 0, async_op=True))
+        self._broadcast(torch.frombuffer(content, dtype=torch.uint8))
 
     def receive(self) -> bytes:
         """Wait for bytes that rank 0 sends."""
-        content = torch.empty(self.hear(), dtype=torch.uint8)
-        with self._speaking():
-            self._finish(dist.broadcast(content, 0, async_op=True))
+        content = self._broadcast(torch.empty(self.hear(), dtype=torch.uint8))
         return content.numpy().tobytes()
 
-    def _finish(self, work: Any) -> None:
-        """Wait for a collective, and keep its tensors for a while, so that this thread lets go of them.
+    def _broadcast(self, tensor: Tensor) -> Tensor:
+        with self._speaking():
+            self._finish(dist.broadcast(tensor, 0, async_op=True), tensor)
+        return tensor
 
-        A thread of gloo's that is the last to do so enters Python for a moment. A process that is forked in
-        that moment, such as a DataLoader's, never starts where Python is older than 3.12.
+    def _finish(self, work: Any, tensor: Tensor) -> None:
+        """Wait for a collective. A small one is kept for a while, for the sake of processes that are forked.
+
+        Where gloo's thread is the last to let go of a tensor, it makes itself known to the interpreter. A
+        process that is forked at that moment, such as a DataLoader's, waits for ever in Python 3.11.
         """
         work.wait()
-        self._finished.append(work)
+        if tensor.nbytes <= _SMALL:
+            self._over.append(work)
 
     # Notes, which outlast the group.
 
