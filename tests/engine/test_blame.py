@@ -272,7 +272,6 @@ def test_a_late_loss_behind_a_checkpoint_takes_nothing_from_what_goes_on_from_it
     assert outcomes(world)[again.id] == "fine", "what was measured stays so"
 
 
-@settings(max_examples=150)
 @given(st.integers(1, 3), st.integers(0, 2**31), st.integers(1, 12), st.booleans(), st.booleans())
 def test_an_evaluation_that_fails_at_a_shared_step_fails_those_that_need_its_metrics_and_no_others(
     slots: int, seed: int, at: int, kills: bool, proved: bool
