@@ -129,7 +129,7 @@ def test_killed_at_random_moments_and_run_again_a_study_gives_the_same_and_train
 
 
 def test_calls_that_fail_anywhere_are_survived_with_a_message_and_run_again_all_is_right() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "faults.py"), "--every", "401", "--check", "--json"]
+    command = [sys.executable, str(ROOT / "bench" / "faults.py"), "--every", "801", "--check", "--json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
