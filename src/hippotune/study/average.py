@@ -58,7 +58,8 @@ def average(study: Study, configs: Sequence[Config], step: int) -> Average:
     """Train what is missing of the trials, and take the mean of all weights that are floats."""
     if not configs:
         raise InvalidInput("configs is empty; expected the trials to average")
-    study._connection.run(partial(study._train, [(config, step) for config in configs]))
+    if study.share:  # what is missing of them is trained at once, and found below
+        study._connection.run(partial(study._train, [(config, step) for config in configs]))
     with ExitStack() as stack:
         held = [stack.enter_context(Models(study).held(config, step)) for config in configs]
         trials = [(study._completion(c), h.checkpoint) for c, h in zip(configs, held, strict=True)]
