@@ -114,3 +114,9 @@ def test_a_store_without_check_values_is_read_and_those_that_are_written_have_th
         ).scalars()
         assert [check is None for check in checks] == [True, True, False]
     database.close()
+
+
+def test_a_negative_zero_is_read_back_as_zero(catalog: Catalog) -> None:
+    with closing(catalog.plan(KEY)) as store:
+        store.write([SpanRecorded(0, 0, 0, "train", 0, 1, -0.0, 1.0, 1.0, -0.0)])
+        assert [(span.began, span.seconds) for span in store.spans()] == [(0.0, 0.0)]

@@ -43,7 +43,7 @@ def data_text(data: object, home: Path, remember: bool = False) -> str:
         )
     cache = home / FILE_NAME
     _recall(cache)
-    before = len(_remembered), [*map(tuple, _remembered.values())]
+    before = dict(_remembered)
     if path.is_dir():
         whole = hashlib.sha256()
         for file in _files(path):
@@ -53,7 +53,7 @@ def data_text(data: object, home: Path, remember: bool = False) -> str:
         text = f"folder {whole.hexdigest()[:32]}"
     else:
         text = f"file {file_digest(path)}"
-    if remember and before != (len(_remembered), [*map(tuple, _remembered.values())]):
+    if remember and before != _remembered:
         _keep(cache)
     return text
 

@@ -20,6 +20,8 @@ from hippotune.errors import StoreError
 from hippotune.store import postgresql, sqlite
 from hippotune.store.base import ConnectionLost
 
+_ROWS_AT_A_TIME = 10_000
+
 
 class Database:
     """An open database, and what it is called in messages."""
@@ -155,6 +157,15 @@ _ADVICE = (
         "see that the database is up and can be reached; all that was acknowledged is kept",
     ),
 )
+
+
+def rows_of(
+    connection: sa.Connection, query: sa.Select[Any], many: int = _ROWS_AT_A_TIME
+) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield what a query finds, many rows at a time: plain tuples, as the driver gives them."""
+    cursor = connection.execute(query).cursor
+    while cursor is not None and (rows := cursor.fetchmany(many)):
+        yield rows
 
 
 @functools.cache

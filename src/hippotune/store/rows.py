@@ -104,7 +104,7 @@ class Batch:
                     self._append(REQUESTS, storable(study), trial, self._number(config), step)
                 case SpanRecorded():
                     *numbered, began, ended, width, seconds = _span_values(fact)
-                    self._append(SPANS, *numbered, float(began), float(ended), float(width), seconds)
+                    self._append(SPANS, *numbered, *map(_real, (began, ended, width, seconds)))
                 case NumbersRecorded(node, steps, columns):
                     self._append(LOGGED, *_logged_row(node, steps, columns))
                 case StateRecorded() | ProofRecorded():
@@ -137,6 +137,11 @@ class Batch:
             plain = sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
             number = self.sequences[sequence] = self._append(SEQUENCES, _write_json(plain))
         return number
+
+
+def _real(number: float | None) -> float | None:
+    """Return a number as databases give it back: SQLite has no -0.0."""
+    return None if number is None else float(number) + 0.0
 
 
 def check_value(row: Row) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from secrets import token_hex
 
 import sqlalchemy as sa
@@ -17,21 +16,20 @@ import sqlalchemy as sa
 from hippotune.errors import InvalidInput, StoreError
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import (
-    Checkpoint,
     CheckpointDropped,
     CheckpointKept,
     Fact,
     MeasuredSteps,
     NodeAdded,
     NumbersRecorded,
-    Position,
     RequestMade,
     SpanRecorded,
 )
 from hippotune.sequences.config import Config
 from hippotune.store.base import ConnectionLost, Store
+from hippotune.store.checkpoint_rows import CheckpointRows
 from hippotune.store.claim import SetAside, claim
-from hippotune.store.database import Database
+from hippotune.store.database import Database, rows_of
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.lock import PlanLock, SessionLock
 from hippotune.store.rows import (
@@ -81,16 +79,11 @@ class SqlStore(Store):
         self.key = key
         self._database = database
         self._plan = self.number = plan
-        self._open_secret = open_secret
-        self._refused: list[Position] = []
+        self._checkpoints = CheckpointRows(database, plan, key, open_secret)
         self._connection = connection
         self._lock = lock
         self._numbers: Numbers | None = None
         self._is_uncertain = False  # whether the last batch was stored
-
-    @cached_property
-    def _secret(self) -> Secret | None:
-        return self._open_secret()
 
     def write(self, facts: Sequence[Fact]) -> None:
         """Add facts in one transaction."""
@@ -101,7 +94,7 @@ class SqlStore(Store):
         numbers = self._numbers if self._numbers is not None else self._load_numbers()
         batch = Batch(self._plan, numbers, facts)
         if batch.checkpoints:
-            _ = self._secret  # opening it looks at the plan, in a transaction of its own
+            self._checkpoints.open_key()  # which looks at the plan, in a transaction of its own
         with self._connected() as connection, connection.begin():
             if not (self._is_uncertain and self._has(connection, batch)):
                 self._insert(connection, batch)
@@ -153,38 +146,11 @@ class SqlStore(Store):
                 [{"at_plan": self._plan, "at_node": node, "at_step": step} for node, step in batch.compared],
             )
         if batch.checkpoints:
-            connection.execute(
-                _DELETE_CHECKPOINT,
-                [
-                    {"at_plan": self._plan, "at_node": node, "at_step": step}
-                    for node, step in batch.checkpoints
-                ],
-            )
-            kept = [
-                (
-                    self._plan,
-                    *position,
-                    checkpoint.name,
-                    checkpoint.bytes,
-                    checkpoint.checksum,
-                    self._check_of(position, checkpoint),
-                    checkpoint.platform,
-                    int(checkpoint.interim),
-                )
-                for position, checkpoint in batch.checkpoints.items()
-                if checkpoint is not None
-            ]
-            if kept:
-                self._database.insert(connection, CHECKPOINTS, kept)
-
-    def _check_of(self, position: Position, checkpoint: Checkpoint) -> str:
-        assert self._secret is not None
-        return self._secret.check_of(self.key.digest, position, checkpoint)
+            self._checkpoints.change(connection, batch.checkpoints)
 
     def read(self) -> Iterator[Fact]:
         """Yield what is still so. Checkpoints that are not this plan's own are passed over."""
-        secret = self._secret  # first of all: where it cannot be used, nothing is done
-        self._refused = []
+        self._checkpoints.open_key()  # first of all: where it cannot be used, nothing is done
         with self._database.reading() as connection:
             configs = self._read_configs(connection)
             for rows in self._facts(connection, NODES, by="node"):
@@ -192,7 +158,7 @@ class SqlStore(Store):
                     NodeAdded(node, parent, start, configs[config], isolation_key)
                     for node, parent, start, config, isolation_key in rows
                 ]
-            yield from self._read_checkpoints(connection, secret)
+            yield from self._checkpoints.read(connection)
             for rows in self._facts(connection, RESULTS):
                 yield from results_from(rows)
             for rows in self._facts(connection, PROOFS):
@@ -205,12 +171,12 @@ class SqlStore(Store):
     def checkpoints(self) -> Iterator[CheckpointKept]:
         """Yield all checkpoints that are named, checked or not: for looking at files, not for loading."""
         with self._database.reading() as connection:
-            yield from self._read_checkpoints(connection, None)
+            yield from self._checkpoints.read(connection, checked=False)
 
     def sorted_checkpoints(self) -> tuple[list[CheckpointKept], list[CheckpointKept]]:
         """Return the checkpoints that `read` yields, and those that it refuses."""
         with self._database.reading() as connection:
-            accepted = list(self._read_checkpoints(connection, self._secret))
+            accepted = list(self._checkpoints.read(connection))
         return accepted, [kept for kept in self.checkpoints() if kept not in accepted]
 
     def claim(self, files: CheckpointFiles, look_only: bool = False) -> SetAside | None:
@@ -229,7 +195,8 @@ class SqlStore(Store):
 
     def drop_refused(self) -> int:
         """Forget the checkpoints that `read` has passed over."""
-        refused, self._refused = self._refused, []
+        refused = list(self._checkpoints.refused)
+        self._checkpoints.refused.clear()
         self.write([CheckpointDropped(position) for position in refused])
         return len(refused)
 
@@ -271,28 +238,6 @@ class SqlStore(Store):
             self._lock.release()
             connection.close()
 
-    def _rows(
-        self,
-        connection: sa.Connection,
-        table: sa.TableClause,
-        columns: str,
-        by: str,
-        node: int | None = None,
-        many: int = _ROWS_AT_A_TIME,
-    ) -> Iterator[Sequence[Row]]:
-        """Yield the plan's rows of a table, or those of a node, many at a time.
-
-        They are as the driver gives them: plain tuples.
-        """
-        query = (
-            sa.select(*(table.c[name] for name in columns.split(", ")))
-            .where(table.c.plan == self._plan, *([] if node is None else [table.c.node == node]))
-            .order_by(*(table.c[name] for name in by.split(", ")))
-        )
-        cursor = connection.execute(query).cursor
-        while cursor is not None and (rows := cursor.fetchmany(many)):
-            yield rows
-
     def _facts(
         self,
         connection: sa.Connection,
@@ -301,27 +246,20 @@ class SqlStore(Store):
         node: int | None = None,
         many: int = _ROWS_AT_A_TIME,
     ) -> Iterator[list[Row]]:
-        """Yield the plan's rows of a table of facts, checked, without what only serves to find them."""
+        """Yield the plan's rows of a table of facts, or those of a node, many at a time.
+
+        They are checked, and without what only serves to find them.
+        """
         names = [column.name for column in table.c]
         first = 1 if table in (NODES, RESULTS) else 2
-        for rows in self._rows(connection, table, ", ".join(names), by, node, many):
+        mine = [table.c.plan == self._plan, *([] if node is None else [table.c.node == node])]
+        for rows in rows_of(connection, sa.select(*table.c).where(*mine).order_by(table.c[by]), many):
             if damaged := next(filter(is_damaged, rows), None):
                 where = f"{table.name} ({names[0]} {damaged[0]}, {names[1]} {damaged[1]})"
                 raise StoreError(
                     f"{self._database.name}: a row of {where} is not what was written: {DAMAGED}"
                 )
             yield [row[first:-1] for row in rows]
-
-    def _read_checkpoints(self, connection: sa.Connection, secret: Secret | None) -> Iterator[CheckpointKept]:
-        columns = "node, step, name, bytes, checksum, keyed_check, platform, interim"
-        for rows in self._rows(connection, CHECKPOINTS, columns, by="node, step"):
-            for node, step, name, size, checksum, check, platform, interim in rows:
-                position = Position(node, step)
-                checkpoint = Checkpoint(name, size, checksum, platform or "", bool(interim))
-                if secret is None or secret.accepts(check, self.key.digest, position, checkpoint):
-                    yield CheckpointKept(position, checkpoint)
-                else:
-                    self._refused.append(position)
 
     def _read_configs(self, connection: sa.Connection) -> list[Config]:
         """Return the plan's configs by number. A store that is written to remembers the numbers."""
@@ -357,9 +295,4 @@ _DELETE_NOTE = sa.delete(PROOFS).where(
     PROOFS.c.kind == NOTE,
     PROOFS.c.node == sa.bindparam("at_node"),
     PROOFS.c.step == sa.bindparam("at_step"),
-)
-_DELETE_CHECKPOINT = sa.delete(CHECKPOINTS).where(
-    CHECKPOINTS.c.plan == sa.bindparam("at_plan"),
-    CHECKPOINTS.c.node == sa.bindparam("at_node"),
-    CHECKPOINTS.c.step == sa.bindparam("at_step"),
 )

@@ -140,14 +140,15 @@ class Connection:
         line = f"stopped; everything is kept in {self._study.home}: run the same again to go on"
         return ending_in_order(line)
 
-    def warn(self, view: View) -> None:
+    def warn(self, view: View, depth: int = 4) -> None:
         """Tell what the user should know even where progress is not shown.
 
-        Called by a function that a method of `Study` calls, warnings point at the user's own line.
+        Warnings point at the user's own line where this is called by a function that a method of `Study`
+        calls: at a `depth` of 4.
         """
         for text in self.warnings:
             if view.is_silent:
-                warnings.warn(text, RuntimeWarning, stacklevel=4)
+                warnings.warn(text, RuntimeWarning, stacklevel=depth)
             else:
                 view.note(text)
         self.warnings.clear()

@@ -213,7 +213,7 @@ class Study:
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""
         runtime = self._connection.open()
-        self._connection.warn(open_view(False))
+        self._connection.warn(open_view(False), depth=3)
         return await asyncio.wrap_future(runtime.spawn(self._train(group, runtime)))
 
     async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:

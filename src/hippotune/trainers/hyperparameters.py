@@ -1,94 +1,17 @@
-"""Which hyper-parameters a trainer reads: an unread one gives the same model in every trial."""
-# ruff: noqa: D102 - the methods of dict are known
+"""The hyper-parameters' values in the step that a trainer is at: what ``self.hp(name)`` returns.
+
+They are kept beside the trainer, by its id, and are no part of its state.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType
+from collections.abc import Mapping
 from typing import Any
 
 from hippotune.errors import TrainerError
 from hippotune.sequences.combined import Substeps
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.mixtures import written
-
-
-class TrackedDict(dict[str, Any]):
-    """Hyper-parameter values that note in `read` which of them were looked at, in whatever way.
-
-    Going through all of them (iterating, copying, ``**hp``, comparing) looks at all. `read` is a set apart,
-    so that it can outlive the values.
-    """
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__(values)
-        self.read: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-    def __contains__(self, name: object) -> bool:
-        self.read.add(str(name))
-        return super().__contains__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().get(name, default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self.read.add(name)
-        return super().pop(name, *default)
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().setdefault(name, default)
-
-    # dict() and ** take a shortcut past these, unless __iter__ is overridden too.
-
-    def __iter__(self) -> Iterator[str]:
-        self._read_all()
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        self._read_all()
-        return super().keys()
-
-    def values(self) -> Any:
-        self._read_all()
-        return super().values()
-
-    def items(self) -> Any:
-        self._read_all()
-        return super().items()
-
-    def popitem(self) -> tuple[str, Any]:
-        self._read_all()
-        return super().popitem()
-
-    def copy(self) -> dict[str, Any]:
-        self._read_all()
-        return super().copy()
-
-    def __or__(self, other: Any) -> Any:
-        self._read_all()
-        return super().__or__(other)
-
-    def __ror__(self, other: Any) -> Any:
-        self._read_all()
-        return super().__ror__(other)
-
-    def __eq__(self, other: object) -> bool:
-        self._read_all()
-        return super().__eq__(other)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (self.copy(),)
-
-    def _read_all(self) -> None:
-        self.read.update(super().keys())
-
 
 # By the trainer's id: the config that its present step is trained with, and the step.
 _in_force: dict[int, tuple[Mapping[str, Any], int]] = {}
@@ -132,55 +55,3 @@ def value_in_force(trainer: object, name: str, part: int) -> Any:
 def handed_over(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as `setup` gets them: those at the begin of a step, and mixtures as dicts."""
     return {name: value[0] if isinstance(value, tuple) else written(value) for name, value in values.items()}
-
-
-def mentioned_names(trainer: type) -> set[str]:
-    """Return every string in the user's code: the trainer's methods, and the functions that they refer to.
-
-    A name that stands there may be read on another occasion: momentum, where the optimizer is not Adam.
-    """
-    names: set[str] = set()
-    waiting = [value for name in dir(trainer) for value in _in_use(trainer, name)]
-    seen: set[int] = set()
-    while waiting:
-        function = _function_of(waiting.pop())
-        if function is not None and id(function) not in seen:
-            seen.add(id(function))
-            strings, references = _contents(function.__code__)
-            names |= strings
-            waiting += [function.__globals__[name] for name in references if name in function.__globals__]
-    return names
-
-
-def _in_use(trainer: type, name: str) -> Iterator[object]:
-    """Yield what a trainer has under a name, and what that stands in for as far as ``super()`` reaches."""
-    for cls in trainer.__mro__:
-        if name in vars(cls):
-            value = vars(cls)[name]
-            yield value
-            function = _function_of(value)
-            if function is None or "super" not in function.__code__.co_names:
-                return
-
-
-def _function_of(value: object) -> FunctionType | None:
-    function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
-    is_users = isinstance(function, FunctionType) and function.__module__.partition(".")[0] != "hippotune"
-    return function if is_users else None
-
-
-def _contents(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the strings and the names in code, and in the functions within it."""
-    strings: set[str] = set()
-    names = set(code.co_names)
-    waiting = list(code.co_consts)
-    while waiting:
-        constant = waiting.pop()
-        if isinstance(constant, str):
-            strings.add(constant)
-        elif isinstance(constant, (tuple, frozenset)):
-            waiting += constant
-        elif isinstance(constant, CodeType):
-            names.update(constant.co_names)
-            waiting += constant.co_consts
-    return strings, names

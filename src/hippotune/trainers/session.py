@@ -21,7 +21,7 @@ from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
-from hippotune.trainers.hyperparameters import InForce, TrackedDict, handed_over, mentioned_names
+from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.logged import Logging, Numbers
 from hippotune.trainers.metrics import checked_metrics
 from hippotune.trainers.starting import Start
@@ -32,6 +32,7 @@ from hippotune.trainers.state.large import LargeConstants
 from hippotune.trainers.state.pickling import Known, Reference
 from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared
 from hippotune.trainers.state.surroundings import WatchedGlobals
+from hippotune.trainers.unread import TrackedDict, check_read
 
 if TYPE_CHECKING:
     from hippotune.protocol.fingerprint import Fingerprint
@@ -329,21 +330,9 @@ class Session:
             trainer.setup(hp)
         del hp
         if complete and not self._names_checked:
-            is_kept = alive() is not None  # what was kept may be read later
-            if not is_kept:
-                self._check_names(set(values), read)
+            if alive() is None:  # what was kept may be read later
+                check_read(self._class, set(values), read)
             self._names_checked = True
-
-    def _check_names(self, given: set[str], read: set[str]) -> None:
-        unread = given - read
-        if unread and (unread := unread - mentioned_names(self._class)):
-            names = ", ".join(map(repr, sorted(unread)))
-            what = ", ".join(map(repr, sorted(given & read))) or "nothing"
-            raise TrainerError(
-                f"setup() of {self._class.__name__} never looks at {names}; it read {what}. Trials that "
-                "differ there alone would all be the same: put it into force in setup(), or take it "
-                "out of the space"
-            )
 
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Real
 from typing import Any, TypeVar
@@ -18,7 +18,6 @@ except ImportError as error:
 
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
-from torch.utils.data import Dataset
 
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
@@ -27,13 +26,13 @@ from hippotune.trainers.parallel.gradients import averaged
 from hippotune.trainers.parallel.random_ops import ShardedRandomOps
 from hippotune.trainers.parallel.ranks import present
 from hippotune.trainers.starting import load_modules
-from hippotune.trainers.state import walk
 from hippotune.trainers.state.tensors import computed_names
+from hippotune.trainers.torch.finding import find_all
+from hippotune.trainers.torch.groups import fields_of, set_group_field
 from hippotune.trainers.torch.loader import Loader
 
 _BATCH_SIZE = ("batch_size", "bs")
 _MIXTURE = ("mixture", "mix")
-_MANY = 1_000
 _NUDGE = 2
 
 Items = TypeVar("Items")
@@ -138,10 +137,10 @@ class TorchTrainer(Trainer):
     def set_group(self, optimizer: Optimizer, **fields: Any) -> None:
         """Set fields of all parameter groups of an optimizer: ``self.set_group(self.optimizer, lr=0.1)``."""
         for name, value in fields.items():
-            if not _set_group_field(optimizer, name, value):
+            if not set_group_field(optimizer, name, value):
                 raise TrainerError(
                     f"{type(optimizer).__name__} has no {name!r}; its parameter groups have "
-                    f"{listed(_fields_of(optimizer))}"
+                    f"{listed(fields_of(optimizer))}"
                 )
 
     def finish(self) -> None:
@@ -237,9 +236,9 @@ class TorchTrainer(Trainer):
 
     def _set_field(self, name: str, value: Any) -> None:
         optimizers = list(self._found(Optimizer))
-        found = [_set_group_field(optimizer, name, value) for optimizer in optimizers]
+        found = [set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
-            fields = {field for optimizer in optimizers for field in _fields_of(optimizer)}
+            fields = {field for optimizer in optimizers for field in fields_of(optimizer)}
             known = f"{listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
                 f" and {listed(fields)} for the optimizers"
                 if optimizers
@@ -251,53 +250,12 @@ class TorchTrainer(Trainer):
             )
 
 
-def find_all(root: Any, kind: type[Kind] | tuple[type, ...]) -> Iterator[Any]:
-    """Yield the objects of a kind in a graph, each once; what is inside of one is not looked into.
-
-    Containers of more than 1,000 items are taken for data, and not looked into either.
-    """
-
-    def enter(value: Any) -> bool:
-        is_whole = isinstance(value, (kind, nn.Module, Tensor, Optimizer, Loader))
-        return not is_whole and (isinstance(value, Dataset) or _length(value) <= _MANY)
-
-    found = walk.objects(root, reduced=False, enter=enter)
-    return (value for _, value in found if isinstance(value, kind))
-
-
-def _length(value: Any) -> int:
-    try:
-        return len(value) if isinstance(value, Sized) else 0
-    except Exception:  # an object whose __len__ does not work at this moment
-        return 0
-
-
 def _is_trained(tensor: Tensor) -> bool:
     return (
         tensor.is_leaf
         and (tensor.requires_grad or isinstance(tensor, nn.Parameter))
         and (tensor.is_floating_point() or tensor.is_complex())
     )
-
-
-def _set_group_field(optimizer: Optimizer, name: str, value: Any) -> bool:
-    """Set a field in the groups that have it; return whether any has."""
-    found = False
-    for group in optimizer.param_groups:
-        if name in group and name not in ("params", "param_names"):
-            if isinstance(group[name], Tensor):
-                group[name].fill_(value)
-            else:
-                group[name] = value
-            found = True
-        elif name == "momentum" and "betas" in group:
-            group["betas"] = (value, *group["betas"][1:])
-            found = True
-    return found
-
-
-def _fields_of(optimizer: Optimizer) -> set[str]:
-    return {name for group in optimizer.param_groups for name in group} - {"params", "param_names"}
 
 
 def _chosen_device(name: Any) -> torch.device:
