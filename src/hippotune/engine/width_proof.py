@@ -23,7 +23,7 @@ from fractions import Fraction
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.rehearsal import Rehearsal
-from hippotune.engine.repeat import MOST_LOSSES, Repeat, part, record
+from hippotune.engine.repeat import Repeat, part, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, width_refutation
@@ -207,7 +207,7 @@ class WidthProof:
         """A proof was lost with one of its workers: it is open again, unless that happens all the time."""
         repeat.again()
         self._yield_place()
-        if repeat.losses < MOST_LOSSES:
+        if repeat.losses <= self._state.retries.times:
             self._open = repeat
             return
         self._forget()
@@ -215,7 +215,7 @@ class WidthProof:
         cause = (reason.strip().splitlines() or [""])[0]
         self._state.commands.append(
             Note(
-                f"a step on {int(repeat.width)} workers was lost {MOST_LOSSES} times ({cause}), so it is not "
+                f"a step on {int(repeat.width)} workers was lost {repeat.losses} times ({cause}), so it is not "
                 "known whether it learns what one worker learns: stages keep to one worker for now"
             )
         )

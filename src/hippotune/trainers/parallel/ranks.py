@@ -100,7 +100,6 @@ class Ranks:
         # default argument of some function. The others shall not wait for that.
         for descriptor, _ in self._sockets & _open_sockets().items():
             _disconnect(descriptor)
-        self._finished.clear()
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
