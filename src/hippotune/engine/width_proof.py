@@ -215,8 +215,8 @@ class WidthProof:
         cause = (reason.strip().splitlines() or [""])[0]
         self._state.commands.append(
             Note(
-                f"a step on {int(repeat.width)} workers was lost {repeat.losses} times ({cause}), so it is not "
-                "known whether it learns what one worker learns: stages keep to one worker for now"
+                f"a step on {int(repeat.width)} workers was lost {repeat.losses} times ({cause}), so it is "
+                "not known whether it learns what one worker learns: stages keep to one worker for now"
             )
         )
 
