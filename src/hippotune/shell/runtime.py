@@ -57,7 +57,8 @@ class Runtime:
         self.store = store
         self.users = 0
         self.notes = Notes()
-        self.files = open_checkpoints(job.checkpoints, job.storage)
+        self.place = job.checkpoints.resolve(), job.storage
+        self.files = open_checkpoints(*self.place)
         self._keeps_files = not executor.virtual
         self.set_aside = store.claim(self.files) if self._keeps_files else None
         self.plan = Plan.replay(store.read())
