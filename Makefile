@@ -38,7 +38,7 @@ types: $(READY)
 tests: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-PROGRAMS := scale overhead bound checkpoint exactness proofs branching reopen agreement chaos soak faults paper width deadline peers
+PROGRAMS := scale overhead bound checkpoint storage exactness proofs branching reopen agreement chaos soak faults paper width deadline peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \

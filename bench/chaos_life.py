@@ -38,15 +38,15 @@ to the engine; SIGSTOP, and a while later SIGCONT, to either. A stopped engine m
 
 
 class Life:
-    """One run of the script. Temporary files go to a folder of its own."""
+    """One run of the script. Temporary files go to a folder of its own; its home is there, too, or a URL."""
 
-    def __init__(self, folder: Path, kind: str, store: str | None) -> None:
+    def __init__(self, folder: Path, kind: str, store: str | None, home: str | None = None) -> None:
         self._mark = secrets.token_hex(8)
         self._out, self._err = folder / "out", folder / "err"
         scratch = folder / "tmp"
         scratch.mkdir(exist_ok=True)
         self.began = time.time()
-        arguments = [kind, str(folder / "home"), str(folder / "log"), *filter(None, [store])]
+        arguments = [kind, home or str(folder / "home"), str(folder / "log"), *filter(None, [store])]
         ours = {MARK: self._mark, "TMPDIR": str(scratch), "PYTHONPATH": os.pathsep.join(sys.path)}
         with self._out.open("w") as out, self._err.open("w") as err:
             self._script = subprocess.Popen(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from s3 import Server, s3_server
 
 # Where tests are started in the background, programs that they start would not hear Ctrl-C.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -33,3 +36,18 @@ settings.load_profile("hippo")
 def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have studies prove nothing: for tests about other things, whose trainers take long to load."""
     monkeypatch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
+
+
+@pytest.fixture(scope="session")
+def running_s3() -> Iterator[Server]:
+    """An S3 server for all tests."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(running_s3: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The S3 server, found by clients in their environment."""
+    for name, value in running_s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return running_s3

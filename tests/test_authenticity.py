@@ -35,7 +35,7 @@ def change(home: Path, statement: str) -> int:
 def make_version_2(home: Path) -> None:
     """Take from a home what later versions have added to it."""
     added = {
-        "hippo_checkpoints": ["keyed_check"],
+        "hippo_checkpoints": ["keyed_check", "platform", "interim"],
         "hippo_plans": ["data", "threads", "origin", "keyed_by"],
         "hippo_spans": ["seconds"],
         "hippo_results": ["kind"],

@@ -47,5 +47,9 @@ class StoreError(HippoError):
     """The store of facts cannot be used: unreachable, locked, or of a newer version."""
 
 
+class StorageUnavailable(StoreError):
+    """The place of checkpoints cannot be reached, or refuses; that may change."""
+
+
 class IllegalTransition(HippoError):
     """An event that cannot follow from the engine's state; the message carries the history."""

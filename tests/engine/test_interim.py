@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
-from hippotune.plan.facts import Checkpoint, CheckpointKept
+from hippotune.plan.facts import Checkpoint, CheckpointKept, Position
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
 from hippotune.protocol.events import CheckpointSaved, RequestWithdrawn, SaveFailed
@@ -172,7 +172,7 @@ def test_a_suspended_stage_goes_on_from_its_newest_when_it_is_retried() -> None:
     assert list(world.disk) == [f"0-{newest}"]
     again = World(plan=Plan.replay(world.facts), checkpoint_every=10.0)
     again.disk = dict(world.disk)
-    again.engine.plan.clear(again.engine.plan[0])
+    again.engine.plan.clear(Position(0, 36))
     again.submit((FLAT, 60))
     again.run()
     assert starts(again) == [newest]

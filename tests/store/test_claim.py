@@ -101,7 +101,7 @@ def test_an_older_copy_of_the_store_sets_aside_what_it_does_not_know(home: Path,
         assert names(home) == old
         assert aside is not None
         assert aside.count == 2
-        assert set(CheckpointFiles(aside.folder).names()) == new
+        assert set(CheckpointFiles(Path(aside.folder)).names()) == new
         assert "the database is older than the checkpoints" in str(aside)
         assert open_plan(catalog, home) == (None, [])
 
@@ -116,17 +116,17 @@ def test_killed_while_it_sets_aside_a_store_goes_on_with_it(home: Path, tmp_path
     for file in (tmp_path / "copy").glob("plans.sqlite*"):
         shutil.copy(file, home)
     with open_store(home) as catalog, closing(catalog.plan(KEY)) as store:
-        mark = Mark.of(files_of(home).directory)
+        mark = Mark.of(files_of(home))
         assert mark is not None
         planned = store.claim(files_of(home), look_only=True)
         assert planned is not None
         first = sorted(names(home) - {kept.checkpoint.name for kept in store.checkpoints()})[0]
-        (planned.folder / first).parent.mkdir(parents=True)
-        (files_of(home).directory / first).rename(planned.folder / first)
-        assert Mark.of(files_of(home).directory) == mark
+        (Path(planned.folder) / first).parent.mkdir(parents=True)
+        (files_of(home).directory / first).rename(Path(planned.folder) / first)
+        assert Mark.of(files_of(home)) == mark
         aside = store.claim(files_of(home))
         assert aside == SetAside(1, planned.folder)
-        assert len(set(CheckpointFiles(aside.folder).names())) == 2
+        assert len(set(CheckpointFiles(Path(aside.folder)).names())) == 2
 
 
 def test_a_folder_without_a_mark_is_taken_over_if_the_store_knows_something_in_it(

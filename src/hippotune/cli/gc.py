@@ -12,20 +12,16 @@ has no plan is left over, and is removed the next time.
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import secrets
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune import short
 from hippotune.cli.columns import aligned, moment
 from hippotune.cli.command import Commands, add_command
-from hippotune.cli.studies import add_store, home_of, open_catalog
+from hippotune.cli.studies import add_store, open_catalog
 from hippotune.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
@@ -46,7 +42,6 @@ examples:
   hippo gc --plans --yes        the same without asking"""
 
 _HEADS = ("plan", "trainer", "studies", "results", "checkpoints", "last used")
-_LEFT_OVER = ".removed"
 
 
 def add_to(commands: Commands) -> None:
@@ -64,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """Remove, and say what was removed."""
     quiet = True
     with open_catalog(options.home, options.store) as catalog:
-        cleaning = Cleaning(catalog, home_of(options.home), options.dry_run)
+        cleaning = Cleaning(catalog, options.dry_run)
         for line in cleaning.lines(options.plans, ask=not options.yes):
             print(line)
             quiet = False
@@ -76,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
 class Cleaning:
     """Goes through the plans of a store and the checkpoints below one home. With `dry_run`, it only tells."""
 
-    def __init__(self, catalog: Catalog, home: Path, dry_run: bool) -> None:
+    def __init__(self, catalog: Catalog, dry_run: bool) -> None:
         self._catalog = catalog
-        self._home = home
+        self._storage = catalog.storage
         self._dry_run = dry_run
         self._done = "would remove" if dry_run else "removed"
 
@@ -126,12 +121,9 @@ class Cleaning:
 
     def _claimed(self, key: PlanKey) -> tuple[dict[str, int], SetAside | None]:
         """Remove what a plan does not know from its folder; return that, and what was set aside."""
-        from hippotune.shell.runtime import checkpoint_folder
-        from hippotune.store.files import CheckpointFiles
-
-        files = CheckpointFiles(checkpoint_folder(self._home, key))
+        files = self._catalog.checkpoints(key)
         with closing(self._catalog.plan(key)) as store:
-            if not os.path.lexists(files.directory):
+            if files.read_mark() is None and not files.strays(set()):
                 return {}, None
             aside = store.claim(files, look_only=self._dry_run)
             known = {fact.checkpoint.name for fact in store.checkpoints()}
@@ -144,24 +136,23 @@ class Cleaning:
 
     def _remove_leftovers(self) -> Iterator[str]:
         """Remove the folders of plans that were removed, now or by a `gc` that was killed."""
-        half_removed = [*self._folders(rf"(\.[0-9a-f]{{8}})?{re.escape(_LEFT_OVER)}")]
+        from hippotune.store.files import RETIRED
+
+        half_removed = [*self._folders(rf"(\.[0-9a-f]{{8}})?{re.escape(RETIRED)}")]
         for folder in self._folders(""):
-            aside = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{_LEFT_OVER}")
-            with self._catalog.without_plan(folder) as is_left_over:
-                if is_left_over and not self._dry_run:
-                    folder.rename(aside)  # in one go: the plan, begun anew, finds nothing of it
+            files = self._storage.of(folder)
+            with self._catalog.without_plan(folder, files) as is_left_over:
+                # Inside: whoever begins the plan anew finds nothing of it.
+                retired = self._storage.retire(folder) if is_left_over and not self._dry_run else folder
             if is_left_over:
-                yield self._remove(folder, aside)
+                yield self._remove(files.where, retired)
         for folder in half_removed:
-            yield self._remove(folder, folder)
+            yield self._remove(self._storage.of(folder).where, folder)
 
-    def _remove(self, folder: Path, now_at: Path) -> str:
-        from hippotune.store.files import explained
-
+    def _remove(self, where: str, folder: str) -> str:
         if not self._dry_run:
-            with explained(now_at):
-                shutil.rmtree(now_at)
-        return f"{self._done} {folder}"
+            self._storage.remove(folder)
+        return f"{self._done} {where}"
 
     def _remove_strays(self, key: PlanKey) -> Iterator[str]:
         try:
@@ -179,19 +170,17 @@ class Cleaning:
         """Name the folders of checkpoints that belong to no plan of the store."""
         known = {info.key.digest for info in self._catalog.plans()}
         for folder in self._folders(r"(\.unknown-.*)?"):
-            if folder.name not in known:
-                size = sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+            if folder not in known:
+                where, size = self._storage.of(folder).where, self._storage.size(folder)
                 yield (
-                    f"left alone: {folder} ({short.size(size)}) belongs to no plan of this store; "
+                    f"left alone: {where} ({short.size(size)}) belongs to no plan of this store; "
                     "if no other store has this home, it can be removed by hand"
                 )
 
-    def _folders(self, ending: str) -> Iterator[Path]:
-        """Yield the folders, not links, that are named after a plan, with something behind it."""
+    def _folders(self, ending: str) -> Iterator[str]:
+        """Yield the folders that are named after a plan, with something behind it."""
         name = re.compile("[0-9a-f]{16}" + ending)
-        for path in sorted((self._home / "checkpoints").glob("*/")):
-            if name.fullmatch(path.name) and not path.is_symlink():
-                yield path
+        return (folder for folder in self._storage.folders() if name.fullmatch(folder))
 
 
 def _agreed() -> bool:

@@ -23,11 +23,20 @@ _HOME = Path(".hippo")
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say where a store is."""
     parser.add_argument(
-        "--home", metavar="FOLDER", type=Path, help=f"the home of the studies (default: {_HOME})"
+        "--home",
+        metavar="FOLDER",
+        type=_home,
+        help=f"the home of the studies, a folder or a URL (default: {_HOME})",
     )
     parser.add_argument(
         "--store", metavar="URL", help="their database, postgresql://…, where it is not below their home"
     )
+
+
+def _home(given: str) -> Path:
+    from hippotune.store.homes import parse_home
+
+    return parse_home(given)[0]
 
 
 def open_catalog(home: Path | None, url: str | None) -> Catalog:

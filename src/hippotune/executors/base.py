@@ -52,8 +52,8 @@ class Job:
     `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
     with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
     the parts of the trainer's fingerprint, which workers must find again. `start` is what trials from scratch
-    begin with. `study` is for people: whose job it was at
-    first.
+    begin with. `study` is for people: whose job it was at first. Where checkpoints are in an object store,
+    `storage` is their URL, and the folder is a cache.
     """
 
     trainer: type[Trainer]
@@ -65,6 +65,7 @@ class Job:
     code: Mapping[str, str] = field(default_factory=dict)
     start: Start | None = None
     study: str = ""
+    storage: str | None = None
 
 
 class Executor(ABC):

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from hippotune.engine.core import Engine
-from hippotune.errors import CheckpointError, HippoError, NotExact, TrainerError
+from hippotune.errors import CheckpointError, HippoError, NotExact, StoreError, TrainerError
 from hippotune.executors.base import Executor
 from hippotune.plan.facts import Checkpoint, Fact, SpanRecorded
 from hippotune.protocol.commands import (
@@ -99,6 +99,7 @@ class Loop:
         writer: FactWriter,
         delete: Callable[[Checkpoint], None] = lambda _: None,
         note: Callable[[str], None] = lambda _: None,
+        deletes_behind: bool = False,
     ) -> None:
         self.engine = engine
         self.executor = executor
@@ -108,6 +109,7 @@ class Loop:
         self.waiting = 0
         self._writer = writer
         self._delete = delete
+        self._deletes_behind = deletes_behind
         self.note = note
         self._aio = asyncio.get_running_loop()
         self._inbox: deque[Event] = deque()
@@ -256,9 +258,17 @@ class Loop:
         self._writer.submit(facts, committed)
 
     def _remove(self, command: DropCheckpoint) -> None:
-        with suppress(OSError):  # what stays behind is swept away when the plan is next opened
-            self._delete(command.checkpoint)
-        self.handle(CheckpointDeleted(command.checkpoint))
+        deleted = CheckpointDeleted(command.checkpoint)
+        if self._deletes_behind:
+            future = self._aio.run_in_executor(None, self._try_to_delete, command.checkpoint)
+            future.add_done_callback(lambda _: self.handle(deleted))
+        else:
+            self._try_to_delete(command.checkpoint)
+            self.handle(deleted)
+
+    def _try_to_delete(self, checkpoint: Checkpoint) -> None:
+        with suppress(OSError, StoreError):  # what stays is swept away when the plan is next opened
+            self._delete(checkpoint)
 
     def _tell(self, answer: Answer) -> None:
         deliver = self._deliver.get(answer.request)

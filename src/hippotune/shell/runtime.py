@@ -29,8 +29,8 @@ from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import FactWriter, Loop
 from hippotune.shell.notes import Notes
 from hippotune.store.base import Store
-from hippotune.store.files import CheckpointFiles
 from hippotune.store.files import checkpoint_folder as checkpoint_folder
+from hippotune.store.homes import open_checkpoints
 from hippotune.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -57,22 +57,23 @@ class Runtime:
         self.store = store
         self.users = 0
         self.notes = Notes()
-        self._files = None if executor.virtual else CheckpointFiles(job.checkpoints)
-        self.set_aside = None if self._files is None else store.claim(self._files)
+        self.place = job.checkpoints.resolve(), job.storage
+        self.files = open_checkpoints(*self.place)
+        self._keeps_files = not executor.virtual
+        self.set_aside = store.claim(self.files) if self._keeps_files else None
         self.plan = Plan.replay(store.read())
         self.refused_checkpoints = store.drop_refused()
         self.found_results = self.plan.order
         self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
         self.executor = executor
-        self.folder = job.checkpoints.resolve()
         self._job = job
         self._budget = budget
         self._policies = [policy]
         self._proofs = proofs
         self._retries = retries
         self._checkpoint_every = checkpoint_every
-        if self._files is not None:
-            self._files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
+        if self._keeps_files:
+            self.files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
         self._aio = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._aio.run_forever, name="hippo-engine", daemon=True)
         self._writer: Any = None
@@ -93,7 +94,7 @@ class Runtime:
 
     async def _start(self) -> None:
         self._writer = self._make_writer()
-        delete = self._files.delete if self._files is not None else (lambda _: None)
+        delete = self.files.delete if self._keeps_files else (lambda _: None)
         measured = self.store.step_times()
         engine = Engine(
             self.plan,
@@ -105,7 +106,8 @@ class Runtime:
             self._retries,
             self._checkpoint_every,
         )
-        self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell)
+        behind = self._keeps_files and self.files.is_remote
+        self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)
         await self.executor.start(self._job, self.loop.emit)
 
     def _fits(self) -> Fits | None:
@@ -165,10 +167,10 @@ class Runtime:
     async def is_whole(self, position: Position) -> bool:
         """Read a checkpoint; one that is missing or damaged is taken out of the plan."""
         checkpoint = self.plan[position.node].checkpoints.get(position.step)
-        if checkpoint is None or self._files is None:
+        if checkpoint is None or not self._keeps_files:
             return checkpoint is not None
         try:
-            await asyncio.to_thread(self._files.verify, checkpoint)
+            await asyncio.to_thread(self.files.verify, checkpoint)
         except CheckpointError as error:
             self.notes.tell(f"{error}; what is needed of it is trained again")
             self.loop.handle(CheckpointLost(position))

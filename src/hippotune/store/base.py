@@ -25,7 +25,7 @@ from hippotune.plan.facts import Fact, MeasuredSteps, NumbersRecorded, SpanRecor
 
 if TYPE_CHECKING:
     from hippotune.store.claim import SetAside
-    from hippotune.store.files import CheckpointFiles
+    from hippotune.store.storage import CheckpointStorage
 
 
 class ConnectionLost(StoreError):
@@ -52,7 +52,7 @@ class Store(ABC):
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded, in the order in which it was."""
 
-    def claim(self, files: CheckpointFiles, look_only: bool = False) -> SetAside | None:
+    def claim(self, files: CheckpointStorage, look_only: bool = False) -> SetAside | None:
         """See that a folder of checkpoints belongs to the plan, before anything is removed from it.
 
         Raises `StoreError` where it belongs to another store. Returns what was set aside; with `look_only`,

@@ -20,7 +20,7 @@ from hippotune.errors import InvalidInput, StoreError
 from hippotune.identity.key import Origin, PlanKey
 from hippotune.store.claim import Mark, is_own
 from hippotune.store.database import Database
-from hippotune.store.files import checkpoint_folder
+from hippotune.store.homes import checkpoints_of, storage_of
 from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
 from hippotune.store.rows import storable
 from hippotune.store.schema import (
@@ -34,6 +34,7 @@ from hippotune.store.schema import (
 )
 from hippotune.store.secret import LostKey, Secret
 from hippotune.store.sql import SqlStore
+from hippotune.store.storage import CheckpointStorage, StorageHome
 from hippotune.store.totals import PlanTotals, read_totals
 
 FILE_NAME = "plans.sqlite"
@@ -102,9 +103,14 @@ class Catalog:
         """The database that it is in."""
         return self._database
 
-    def checkpoint_folder(self, key: PlanKey) -> Path:
-        """Return the folder of a plan's checkpoints."""
-        return checkpoint_folder(self._home, key)
+    def checkpoints(self, key: PlanKey) -> CheckpointStorage:
+        """Return the checkpoints of a plan."""
+        return checkpoints_of(self._home, key.digest)
+
+    @property
+    def storage(self) -> StorageHome:
+        """All plans' checkpoints."""
+        return storage_of(self._home)
 
     def plan(self, key: PlanKey) -> SqlStore:
         """Open a plan for writing, making it where it is new. Raises `StoreError` where it is in use."""
@@ -238,14 +244,14 @@ class Catalog:
             connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan))
 
     @contextmanager
-    def without_plan(self, folder: Path) -> Iterator[bool]:
-        """Say whether a folder of checkpoints is what is left of a plan that was removed from this store.
+    def without_plan(self, digest: str, files: CheckpointStorage) -> Iterator[bool]:
+        """Say whether checkpoints are what is left of a plan that was removed from this store.
 
         Inside the block no plan begins, so that nothing is saved there meanwhile.
         """
         with self._database.changing() as connection:
-            plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == folder.name)).scalar()
-            mark = None if folder.is_symlink() or plan is not None else Mark.of(folder)
+            plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == digest)).scalar()
+            mark = None if plan is not None else Mark.of(files)
             yield mark is not None and is_own(connection, mark)
 
     def close(self) -> None:

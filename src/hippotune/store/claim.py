@@ -18,17 +18,15 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import sqlalchemy as sa
 
-from hippotune.durable import replacing
 from hippotune.errors import StoreError
 from hippotune.store.database import Database
-from hippotune.store.files import CheckpointFiles, explained
+from hippotune.store.files import MARK
 from hippotune.store.schema import OPENINGS, STORE
+from hippotune.store.storage import CheckpointStorage
 
-_MARK = "store.json"
 _WHERE = "Nothing was removed. Put the right database back or name it with store=, or choose another home"
 
 
@@ -40,26 +38,20 @@ class Mark:
     opening: str
 
     @classmethod
-    def of(cls, folder: Path) -> Mark | None:
+    def of(cls, files: CheckpointStorage) -> Mark | None:
         """Read the mark of a folder; None where it has none."""
-        file = folder / _MARK
         try:
-            return cls(**json.loads(file.read_text()))
-        except FileNotFoundError:
-            return None
+            text = files.read_mark()
+            return None if text is None else cls(**json.loads(text))
         except (OSError, ValueError, TypeError) as error:
             raise StoreError(
-                f"{file}, which says which store the checkpoints belong to, cannot be read: {error}. "
-                "Nothing was removed. If they are this store's own, remove that file and run again"
+                f"{files.where}/{MARK}, which says which store the checkpoints belong to, cannot be read: "
+                f"{error}. Nothing was removed. If they are this store's own, remove that file and run again"
             ) from error
 
-    def write(self, folder: Path) -> None:
-        """Mark a folder, which is made where it does not exist. The mark before stays until this is whole."""
-        name = f"{_MARK}.partial"  # one name is enough: the plan's lock is held
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing(folder / _MARK, name) as temporary:
-                temporary.write_text(json.dumps(asdict(self)))
+    def write(self, files: CheckpointStorage) -> None:
+        """Mark a folder."""
+        files.write_mark(json.dumps(asdict(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ class SetAside:
     """Checkpoints that a store does not know, because it is older than they are: how many, and where."""
 
     count: int
-    folder: Path
+    folder: str
 
     def __str__(self) -> str:
         return (
@@ -77,20 +69,14 @@ class SetAside:
 
 
 def claim(
-    database: Database, files: CheckpointFiles, known: Callable[[], set[str]], look_only: bool = False
+    database: Database, files: CheckpointStorage, known: Callable[[], set[str]], look_only: bool = False
 ) -> SetAside | None:
     """See that a folder belongs to the store, and mark it so; `known` names the plan's checkpoints.
 
     Raises `StoreError` where it does not. The plan's lock has to be held. With `look_only`, nothing is
     changed, and what would be set aside is returned.
     """
-    folder = files.directory
-    if folder.is_symlink():
-        raise StoreError(
-            f"{folder} is a symbolic link, and nothing is removed through links: expected a folder. "
-            "Link the home, or the folder 'checkpoints' in it, instead"
-        )
-    mark = Mark.of(folder)
+    mark = Mark.of(files)
     with database.reading() as connection:
         mine = str(connection.execute(sa.select(STORE.c.id)).scalar_one())
         own = mark is not None and is_own(connection, mark)
@@ -99,18 +85,17 @@ def claim(
         _refuse_strangers(files, known)
     elif mark.store != mine:
         raise StoreError(
-            f"the checkpoints in {folder} belong to another store (id {mark.store}) than {database.name} "
-            f"(id {mine}). {_WHERE}. If that store is gone for good, move the folder away"
+            f"the checkpoints in {files.where} belong to another store (id {mark.store}) than "
+            f"{database.name} (id {mine}). {_WHERE}. If that store is gone for good, move the folder away"
         )
     elif not own:
-        place = folder.with_name(f"{folder.name}.unknown-{mark.opening}")
-        moved = files.set_aside(known(), place, look_only)
+        moved, place = files.set_aside(known(), mark.opening, look_only)
         aside = SetAside(moved, place) if moved else None
     if not look_only:
         token = secrets.token_hex(8)
         with database.changing() as connection:
             connection.execute(sa.insert(OPENINGS).values(token=token))
-        Mark(mine, token).write(folder)
+        Mark(mine, token).write(files)
     return aside
 
 
@@ -122,11 +107,11 @@ def is_own(connection: sa.Connection, mark: Mark) -> bool:
     return connection.execute(query).first() is not None
 
 
-def _refuse_strangers(files: CheckpointFiles, known: Callable[[], set[str]]) -> None:
+def _refuse_strangers(files: CheckpointStorage, known: Callable[[], set[str]]) -> None:
     """Refuse a folder without a mark, from before there were any, of which the store knows no checkpoint."""
     found = set(files.names())
     if found and not found & known():
         raise StoreError(
-            f"{files.directory} holds {len(found)} checkpoints, none of which is known to this store: they "
+            f"{files.where} holds {len(found)} checkpoints, none of which is known to this store: they "
             f"belong to another one. {_WHERE}. If that store is gone for good, move the folder away"
         )

@@ -23,6 +23,11 @@ def file_digest(pieces: bytes, length: int) -> str:
     return hashlib.sha256(length.to_bytes(8, "little") + pieces).hexdigest()
 
 
+def content_length(length: int) -> int:
+    """Return where the digests of a file of `length` bytes begin."""
+    return length - max(1, -(-length // (PIECE + _LENGTH))) * _LENGTH
+
+
 class DigestWriter(io.RawIOBase):
     """Writes a file from start to end, and keeps the digests of its pieces."""
 
@@ -76,8 +81,7 @@ class VerifiedFile(io.RawIOBase):
         """Read a file of `length` bytes, digests included."""
         self._file = file
         self._name = name
-        count = max(1, -(-length // (PIECE + _LENGTH)))
-        self._content = length - count * _LENGTH
+        self._content = content_length(length)
         self._place = 0
         self._buffer = memoryview(bytearray(min(PIECE, max(self._content, 0))))
         self._held: int | None = None
@@ -87,7 +91,7 @@ class VerifiedFile(io.RawIOBase):
                 f"checkpoint {name} is damaged: it has {found} bytes, {length} were written"
             )
         file.seek(self._content)
-        self._pieces = file.read(count * _LENGTH)
+        self._pieces = file.read(length - self._content)
         if file_digest(self._pieces, self._content) != digest:
             raise self._damaged()
 

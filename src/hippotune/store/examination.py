@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.facts import CheckpointDropped, CheckpointKept
 from hippotune.store.catalog import Catalog, PlanInfo
-from hippotune.store.files import CheckpointFiles
 from hippotune.store.rows import is_damaged
 from hippotune.store.schema import CONFIGS, FACTS, NODES, OF_A_PLAN, PLANS, SEQUENCES
 from hippotune.store.secret import LostKey
 from hippotune.store.sql import SqlStore
+from hippotune.store.storage import CheckpointStorage
 
 _TREE = (SEQUENCES, CONFIGS, NODES)
 _BACKUP = "put a backup of the database back"
@@ -124,10 +124,9 @@ class Examination:
                 yield self._finding(what)
 
     def _checkpoints_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
-        files = CheckpointFiles(self._catalog.checkpoint_folder(store.key))
+        files = self._catalog.checkpoints(store.key)
         try:
-            if files.directory.exists():
-                store.claim(files, look_only=True)
+            store.claim(files, look_only=True)
             accepted, refused = store.sorted_checkpoints()
         except LostKey as error:
             if not self._repair:
@@ -147,7 +146,7 @@ class Examination:
                 if self._repair or kept in store.checkpoints():  # or dropped meanwhile, by a study that runs
                     yield self._dropped(store, files, kept, f"{name}, {_place(kept)}: {error}")
 
-    def _dropped(self, store: SqlStore, files: CheckpointFiles, kept: CheckpointKept, what: str) -> Finding:
+    def _dropped(self, store: SqlStore, files: CheckpointStorage, kept: CheckpointKept, what: str) -> Finding:
         if not self._repair:
             return Finding(what, "it is trained again where it is needed; hippo doctor --repair forgets it")
         store.write([CheckpointDropped(kept.position)])

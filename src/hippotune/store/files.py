@@ -16,20 +16,25 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from hippotune.causes import causes
-from hippotune.durable import sync, sync_open
+from hippotune.durable import replacing, sync, sync_open
 from hippotune.errors import CheckpointError, InvalidInput, StoreError
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import DigestWriter, VerifiedFile
+from hippotune.store.storage import CheckpointStorage, StorageHome, Write
 
 if TYPE_CHECKING:
     from hippotune.identity.key import PlanKey
 
+MARK = "store.json"
+UNKNOWN = ".unknown-"
+"""What stands behind a folder's name, and before a mark, where checkpoints were set aside."""
+RETIRED = ".removed"
 _TEMPORARY = ".partial"
 _FOLDERS = tuple(f"{number:02x}" for number in range(64))
 _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+(-[0-9a-f]{8})?")
@@ -66,7 +71,7 @@ def new_name(node: int, step: int) -> str:
     return f"{checkpoint_name(node, step)}-{secrets.token_hex(4)}"
 
 
-class CheckpointFiles:
+class CheckpointFiles(CheckpointStorage):
     """The checkpoints below one directory, each a file."""
 
     def __init__(self, directory: Path) -> None:
@@ -74,14 +79,27 @@ class CheckpointFiles:
         self._prefix = os.path.join(directory, "")
         self._has_folders = False
 
-    def save(self, name: str, write: Callable[[BinaryIO], None]) -> Checkpoint:
-        """Let `write` write a file, and keep it under `name`, durably, before returning.
+    @property
+    def where(self) -> str:
+        """The directory."""
+        return str(self.directory)
 
-        What was there under that name is replaced. Where `write` raises, nothing is left behind and the
-        exception is passed on; a disk that is full raises `DiskFull`.
-        """
-        final = self._place(name)
-        temporary = _temporary(final)
+    def save(self, name: str, write: Write) -> Checkpoint:
+        """Write a file, durably."""
+        with self.written(name, write, durably=True) as (temporary, checkpoint):
+            final = self._place(name)
+            os.replace(temporary, final)
+            sync(os.path.dirname(final))
+        return checkpoint
+
+    def temporary(self, name: str) -> str:
+        """Return a name for a file that is not whole yet, which no other has."""
+        return f"{self._place(name)}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
+
+    @contextmanager
+    def written(self, name: str, write: Write, durably: bool) -> Iterator[tuple[str, Checkpoint]]:
+        """Write a file under a temporary name. Where the block or `write` raises, it is removed."""
+        temporary = self.temporary(name)
         try:
             if not self._has_folders:
                 self._make_folders()
@@ -90,20 +108,16 @@ class CheckpointFiles:
                 write(writer)  # type: ignore[arg-type]
                 length, digest = writer.finish()
                 file.flush()
-                sync_open(file.fileno())
-            os.replace(temporary, final)
-            sync(os.path.dirname(final))
+                if durably:
+                    sync_open(file.fileno())
+            yield temporary, Checkpoint(name, length, digest)
         except BaseException as error:
             self._clean_up(Path(temporary), name, error)
             raise
-        return Checkpoint(name, length, digest)
 
     def read(self, checkpoint: Checkpoint) -> VerifiedFile:
-        """Return a checkpoint's content; each piece is checked as it is read.
-
-        Raises `CheckpointError`, at once or while it is read, where that is not what was written.
-        """
-        path = self._path(checkpoint.name)
+        """Open a file."""
+        path = self.path(checkpoint.name)
         try:
             file = path.open("rb", buffering=0)
         except FileNotFoundError as error:
@@ -119,26 +133,27 @@ class CheckpointFiles:
             raise
 
     def verify(self, checkpoint: Checkpoint) -> Path:
-        """Return where a checkpoint is, having read all of it; `CheckpointError` where it is not whole."""
+        """Read all of a file."""
         with self.read(checkpoint) as file:
             file.check()
-        return self._path(checkpoint.name)
+        return self.path(checkpoint.name)
+
+    def local_path(self, checkpoint: Checkpoint) -> Path:
+        """Return the file."""
+        return self.path(checkpoint.name).absolute()
 
     def delete(self, checkpoint: Checkpoint) -> None:
-        """Remove a checkpoint; one that is not there is as good as removed, and one behind a link stays."""
-        path = self._path(checkpoint.name)
+        """Remove a file; one behind a link stays."""
+        path = self.path(checkpoint.name)
         if not (self.directory.is_symlink() or path.parent.is_symlink()):
             _remove(path)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all checkpoints there are."""
+        """Yield the names of whole files."""
         return (f"{path.parent.name}/{path.name}" for path in self._entries() if path.suffix != _TEMPORARY)
 
     def sweep(self, known: set[str]) -> list[str]:
-        """Remove what is not among the `known` names, temporary files as well; return the names removed.
-
-        Only for a directory without running saves.
-        """
+        """Remove what is not known, temporary files as well."""
         strays = sorted(self._strays(known))
         for name in strays:
             with suppress(OSError):  # then it is for the next time
@@ -149,23 +164,42 @@ class CheckpointFiles:
         """Return what `sweep` would remove, and how many bytes it takes."""
         return {name: _length(self.directory / name) for name in sorted(self._strays(known))}
 
-    def set_aside(self, known: set[str], place: Path, look_only: bool = False) -> int:
-        """Move whole checkpoints that are not among the `known` names to another folder; return how many.
-
-        Killed on the way, it can be called again with the same place.
-        """
+    def set_aside(self, known: set[str], mark: str, look_only: bool = False) -> tuple[int, str]:
+        """Move files to another folder."""
+        place = self.directory.with_name(f"{self.directory.name}{UNKNOWN}{mark}")
         strays = [name for name in self.names() if name not in known]
         with explained(place):
             for name in () if look_only else strays:
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 os.rename(self.directory / name, place / name)
-        return len(strays)
+        return len(strays), str(place)
+
+    def read_mark(self) -> str | None:
+        """Read the mark. A directory behind a link is refused: nothing is removed through links."""
+        if self.directory.is_symlink():
+            raise StoreError(
+                f"{self.directory} is a symbolic link, and nothing is removed through links: expected a "
+                "folder. Link the home, or the folder 'checkpoints' in it, instead"
+            )
+        try:
+            return (self.directory / MARK).read_text()
+        except FileNotFoundError:
+            return None
+
+    def write_mark(self, text: str) -> None:
+        """Replace the mark in one go."""
+        name = f"{MARK}.partial"  # one name is enough: the plan's lock is held
+        with explained(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with replacing(self.directory / MARK, name) as temporary:
+                temporary.write_text(text)
 
     def _strays(self, known: set[str]) -> Iterator[str]:
         names = (f"{path.parent.name}/{path.name}" for path in self._entries())
         return (name for name in names if name not in known)
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """Return the file of a checkpoint."""
         return Path(self._place(name))
 
     def _place(self, name: str) -> str:
@@ -203,6 +237,36 @@ class CheckpointFiles:
         return self.directory.is_dir() and shutil.disk_usage(self.directory).free < _NO_ROOM
 
 
+class FileHome(StorageHome):
+    """Folders below one, each with a plan's files; links are passed over."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders."""
+        return [path.name for path in sorted(self._directory.glob("*/")) if not path.is_symlink()]
+
+    def of(self, folder: str) -> CheckpointFiles:
+        """Return a folder."""
+        return CheckpointFiles(self._directory / folder)
+
+    def size(self, folder: str) -> int:
+        """Return how many bytes a folder takes."""
+        return _length(self._directory / folder)
+
+    def retire(self, folder: str) -> str:
+        """Rename a folder, in one go."""
+        aside = f"{folder}.{secrets.token_hex(4)}{RETIRED}"
+        (self._directory / folder).rename(self._directory / aside)
+        return aside
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder."""
+        with explained(self._directory / folder):
+            shutil.rmtree(self._directory / folder)
+
+
 @contextmanager
 def explained(place: Path) -> Iterator[None]:
     """Raise what a file system complains about as a `StoreError`."""
@@ -213,10 +277,6 @@ def explained(place: Path) -> Iterator[None]:
             f"{error.filename or place}: {error.strerror}; see that the disk is in order, has room and may "
             "be written to, and run again: nothing is lost"
         ) from error
-
-
-def _temporary(final: str | Path) -> str:
-    return f"{final}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
 
 
 def _length(path: Path) -> int:

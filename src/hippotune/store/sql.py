@@ -30,7 +30,6 @@ from hippotune.store.base import ConnectionLost, Store
 from hippotune.store.checkpoint_rows import CheckpointRows
 from hippotune.store.claim import SetAside, claim
 from hippotune.store.database import Database, rows_of
-from hippotune.store.files import CheckpointFiles
 from hippotune.store.lock import PlanLock, SessionLock
 from hippotune.store.rows import (
     DAMAGED,
@@ -59,6 +58,7 @@ from hippotune.store.schema import (
     SPANS,
 )
 from hippotune.store.secret import Secret
+from hippotune.store.storage import CheckpointStorage
 
 _ROWS_AT_A_TIME = 10_000
 _LONG_ROWS_AT_A_TIME = 100
@@ -179,13 +179,13 @@ class SqlStore(Store):
             accepted = list(self._checkpoints.read(connection))
         return accepted, [kept for kept in self.checkpoints() if kept not in accepted]
 
-    def claim(self, files: CheckpointFiles, look_only: bool = False) -> SetAside | None:
+    def claim(self, files: CheckpointStorage, look_only: bool = False) -> SetAside | None:
         """See that a folder of checkpoints belongs to the plan."""
         return claim(self._database, files, self._known_names, look_only)
 
-    def give_up_checkpoints(self, files: CheckpointFiles) -> int:
+    def give_up_checkpoints(self, files: CheckpointStorage) -> int:
         """Forget all checkpoints of a plan whose key is lost, and set their files aside; return how many."""
-        files.set_aside(set(), files.directory.with_name(f"{files.directory.name}.unknown-{token_hex(4)}"))
+        files.set_aside(set(), token_hex(4))
         with self._database.changing() as connection:
             mine = CHECKPOINTS.c.plan == self._plan
             return connection.execute(sa.delete(CHECKPOINTS).where(mine)).rowcount

@@ -17,7 +17,7 @@ from hippotune.errors import InvalidInput
 from hippotune.executors.base import Job
 from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.homes import open_checkpoints
 from hippotune.study.alone import fresh_interpreters
 from hippotune.study.exports import Origin, write
 from hippotune.study.models import Models
@@ -64,19 +64,19 @@ def average(study: Study, configs: Sequence[Config], step: int) -> Average:
         held = [stack.enter_context(Models(study).held(config, step)) for config in configs]
         trials = [(study._completion(c), h.checkpoint) for c, h in zip(configs, held, strict=True)]
         interpreters = stack.enter_context(fresh_interpreters(study))
-        metrics, state = interpreters.run(_mean, (held[0].runtime.folder, trials, step))
+        metrics, state = interpreters.run(_mean, (held[0].runtime.place, trials, step))
     return Average(tuple(configs), step, metrics, state, study._listed_name)
 
 
 def _mean(
-    job: Job, asked: tuple[Path, Sequence[tuple[Config, Checkpoint]], int]
+    job: Job, asked: tuple[tuple[Path, str | None], Sequence[tuple[Config, Checkpoint]], int]
 ) -> tuple[dict[str, float], PlainState]:
     """Return the metrics and the weights of the mean, which is put into the first of the trials."""
-    folder, trials, step = asked
+    place, trials, step = asked
     session = Session(job.trainer, job.settings, job.seed, start=job.start)
     totals: dict[tuple[str, str], Any] = {}
     for config, checkpoint in reversed(trials):
-        with CheckpointFiles(folder).read(checkpoint) as file:
+        with open_checkpoints(*place).read(checkpoint) as file:
             session.start(config, step, file, warm=False)
         for key, tensor in _weights(session.trainer).items():
             totals[key] = tensor.double() + totals.get(key, 0)

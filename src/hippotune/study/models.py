@@ -12,7 +12,6 @@ from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFai
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
-from hippotune.store.files import CheckpointFiles
 from hippotune.study.best import Best
 from hippotune.study.start import find_start
 from hippotune.trainers.base import Trainer
@@ -59,7 +58,7 @@ class Models:
             load = partial(self.load, trial, step)
             return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
         held.let_go()
-        path = None if self._study.executor.virtual else held.runtime.folder / held.checkpoint.name
+        path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)
         load = partial(self._load_best, trial, step, held)
         return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
 
@@ -103,7 +102,7 @@ class Models:
         keeping.let_go()
         raise CheckpointError(
             f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
-            f"{runtime.folder} is in order"
+            f"{runtime.files.where} is in order"
         )
 
     def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
@@ -118,7 +117,7 @@ class Models:
         study = self._study
         start = find_start(study.start, study.home)
         session = Session(study.trainer, study.settings, study.seed, bare, start=start)
-        with CheckpointFiles(held.runtime.folder).read(held.checkpoint) as file:
+        with held.runtime.files.read(held.checkpoint) as file:
             try:
                 session.start(config, step, file, warm=False)
             except TrainerError:  # something in the state is a view of prepared data: so it has to be there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hippotune.errors import NotExact
+from hippotune.errors import InvalidInput, NotExact
 from hippotune.executors.base import Job
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
@@ -15,6 +15,7 @@ from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
 from hippotune.short import plural
 from hippotune.store.base import Store
+from hippotune.store.homes import checkpoints_url, note_url
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.start import find_start
@@ -38,10 +39,21 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     warnings: list[str] = []
     store, threads = _open_store(study, identity, waived, notes)
     packing = 1 if study.width is None else study.width.packing
-    folder = checkpoint_folder(study.home, identity.key)
+    folder, storage = checkpoint_folder(study.home, identity.key), None
+    if study.storage is not None and not study.executor.virtual:
+        storage = _claimed_url(study, identity.key.digest)
     start = find_start(study.start, study.home)
     job = Job(
-        study.trainer, study.settings, study.seed, folder, packing, threads, identity.code, start, study.name
+        study.trainer,
+        study.settings,
+        study.seed,
+        folder,
+        packing,
+        threads,
+        identity.code,
+        start,
+        study.name,
+        storage,
     )
     try:
         proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit)
@@ -68,6 +80,18 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
         results = plural(runtime.found_results, "result")
         notes.append(f"found in the plan: {results}, {plural(runtime.found_checkpoints, 'checkpoint')}")
     return Opened(runtime, notes, warnings)
+
+
+def _claimed_url(study: Study, digest: str) -> str | None:
+    """Have the home say which URL it belongs to; return where the checkpoints of a plan are."""
+    assert study.storage is not None
+    if study.storage.startswith("memory:"):
+        raise InvalidInput(
+            f"home is {study.storage!r}, and workers are other processes, with a memory of their own: "
+            "expected a folder, or the URL of a bucket"
+        )
+    note_url(study.home, study.storage)
+    return checkpoints_url(study.home, digest)
 
 
 def _open_store(study: Study, identity: Identity, waived: bool, notes: list[str]) -> tuple[Store, int | None]:

@@ -18,6 +18,7 @@ from hippotune.sequences.config import Config, ConfigLike
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
+from hippotune.store.homes import parse_home
 from hippotune.study.average import Average, average
 from hippotune.study.completion import Completion
 from hippotune.study.connection import Connection
@@ -52,7 +53,8 @@ class Study:
         The trainer's class. Its source with all that it reads, `settings`, `data` and `seed` make the plan:
         studies that agree in them share everything that was trained; any change begins a new plan.
     home : str or Path
-        The folder of the store and of checkpoints.
+        The folder of the store and of checkpoints; or a URL, such as ``s3://bucket/study``, below which
+        checkpoints are kept (extra `storage`).
     executor : Executor
         Where to train; by default two local processes.
     settings : Mapping[str, Any]
@@ -128,7 +130,7 @@ class Study:
         checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
         self.name = name
         self.trainer = trainer
-        self.home = Path(home)
+        self.home, self.storage = parse_home(home)
         self.settings = dict(settings or {})
         self.seed = seeding.checked(seed)
         self.share = share
@@ -157,7 +159,7 @@ class Study:
         self._trunks: dict[Config, None] = {}
 
     def __repr__(self) -> str:
-        return f"Study({self.name!r}, {self.trainer.__name__}, home={str(self.home)!r})"
+        return f"Study({self.name!r}, {self.trainer.__name__}, home={self.storage or str(self.home)!r})"
 
     def __enter__(self) -> Study:
         self.open()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import hippotune as hippo
+from hippotune import scratch
 from hippotune.executors import lease_log
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
@@ -66,14 +67,19 @@ class ActorSpec:
 
     parcel: Parcel
     checkpoints: Path
+    in_bucket: bool
     marker: str
     environment: Mapping[str, str]
     hang_after: float | None
     version: str
 
     def log_of(self, worker: int) -> Path:
-        """Return where a worker's prints go: next to the checkpoints, so that they are all in one place."""
-        return self.checkpoints / lease_log.FOLDER / f"worker-{worker}.log"
+        """Return where a worker's prints go: next to the checkpoints, where this node sees the driver's."""
+        folder = self.checkpoints if self._sees_driver() else scratch.place()
+        return folder / lease_log.FOLDER / f"worker-{worker}.log"
+
+    def _sees_driver(self) -> bool:
+        return (self.checkpoints / self.marker).is_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +215,8 @@ def _problem(spec: ActorSpec) -> str | None:
             "on all nodes, or send the driver's along with runtime_env={'py_modules': [hippo]}"
         )
     folder = spec.checkpoints
+    if spec.in_bucket:
+        return None
     if not (folder / spec.marker).is_file():
         return (
             f"does not see {folder}, where the driver keeps checkpoints: put the study's home, or the folder "

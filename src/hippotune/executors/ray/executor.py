@@ -110,6 +110,7 @@ class Ray(Executor):
         spec = ActorSpec(
             parcel=pack(job),
             checkpoints=job.checkpoints,
+            in_bucket=job.storage is not None,
             marker=f"{_MARKER}{secrets.token_hex(8)}",
             environment=alike(os.environ, self.threads or job.threads or self.usual_threads),
             hang_after=self._hang_after,

@@ -24,7 +24,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
+from hippotune import scratch
 from hippotune.errors import HippoError
+from hippotune.executors.base import Job
 from hippotune.executors.lease_log import LeaseLog
 from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
 from hippotune.executors.platform import platform_of_this_process
@@ -36,7 +38,7 @@ from hippotune.executors.worker.tracebacks import describe
 from hippotune.executors.worker.wide import Part, PeerLost
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import Event, LeaseFailed, WorkerJoined
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.homes import open_checkpoints
 from hippotune.trainers.session import Session
 
 
@@ -83,7 +85,7 @@ def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: in
         _refuse_everything(channel, describe(error))
         return
     inbox: Inbox = queue.SimpleQueue()
-    files = CheckpointFiles(job.checkpoints)
+    files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
     fresh = FreshInterpreter(worker, greeting, log)
     runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of)
@@ -118,6 +120,13 @@ def _read(channel: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> N
     except BaseException:
         traceback.print_exc()
         _exit(1)
+
+
+def _folder_of(job: Job) -> Path:
+    """Return where checkpoints are written; on a machine that the driver is not on, where nothing stays."""
+    if job.storage is None or job.checkpoints.is_dir():
+        return job.checkpoints
+    return scratch.place() / job.checkpoints.name
 
 
 def _refuse_everything(channel: _ParentChannel, error: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
-from hippotune.errors import CheckpointError, HippoError, TrainerError
+from hippotune.errors import CheckpointError, HippoError, StorageUnavailable, TrainerError
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import LeaseFailed
 from hippotune.protocol.failures import ErrorKind
@@ -48,6 +48,8 @@ def kind_of(error: BaseException) -> ErrorKind:
 
 
 def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, StorageUnavailable):
+        return True
     if isinstance(error, HippoError) or says_disk_full(error):
         return False
     if isinstance(error, OSError):

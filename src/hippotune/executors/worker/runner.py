@@ -36,7 +36,8 @@ from hippotune.protocol.events import (
     WorkerNoted,
 )
 from hippotune.protocol.lease_run import LeaseRun
-from hippotune.store.files import CheckpointFiles, says_disk_full
+from hippotune.store.files import says_disk_full
+from hippotune.store.storage import CheckpointStorage
 from hippotune.trainers.session import Session
 
 # How long steps may go by without a word: short against what a person notices, long against a message.
@@ -60,7 +61,7 @@ class Runner:
     def __init__(
         self,
         session: Session,
-        files: CheckpointFiles,
+        files: CheckpointStorage,
         saver: Saver,
         inbox: Inbox,
         send: Send,

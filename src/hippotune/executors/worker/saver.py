@@ -15,7 +15,8 @@ from typing import BinaryIO
 from hippotune.executors.worker.failures import kind_of
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
-from hippotune.store.files import CheckpointFiles, DiskFull, new_name
+from hippotune.store.files import DiskFull, new_name
+from hippotune.store.storage import CheckpointStorage
 
 _log = logging.getLogger("hippotune")
 
@@ -28,7 +29,7 @@ class Saver:
     `writing` is the lease and the step of what is being saved.
     """
 
-    def __init__(self, files: CheckpointFiles, send: Callable[[Sequence[Event]], None]) -> None:
+    def __init__(self, files: CheckpointStorage, send: Callable[[Sequence[Event]], None]) -> None:
         self._files = files
         self._send = send
         self._idle = threading.Event()
