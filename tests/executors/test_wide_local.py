@@ -127,9 +127,11 @@ def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: 
 def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
     tmp_path: Path, rank: int
 ) -> None:
-    death = tmp_path / "death"
-    report = tune(tmp_path, Fluid(), (LONG, 200), death=str(death), dies=rank)
-    assert death.exists(), "nobody died: the test tests nothing"
+    death = tmp_path / "deaths" / str(rank)
+    death.parent.mkdir()
+    death.touch()
+    report = tune(tmp_path, Fluid(), (LONG, 200), deaths=str(death.parent))
+    assert not death.exists(), "nobody died: the test tests nothing"
     assert_close(report)
     assert report.work.steps_trained >= report.work.steps_unique == 200
 

@@ -58,6 +58,7 @@ def test_mixtures_that_mean_the_same_are_one_value() -> None:
     assert len(configs) == 1
     value = configs.pop()["mix"].value(5)
     assert written(value) == {"math": 0.3, "web": 0.7}
+    assert repr(Constant({"web": 1}).then({"a": 1}, at=5)) == "Constant({'web': 1}).then({'a': 1}, at=5)"
     assert written('{"math": 1, "web": 1}') == '{"math": 1, "web": 1}'  # a text that is no mixture's
 
 

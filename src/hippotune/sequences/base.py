@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from hippotune.errors import InvalidInput
 from hippotune.sequences.laws import Law
+from hippotune.sequences.mixtures import written
 from hippotune.sequences.values import Value, Written
 
 FOREVER: Final = sys.maxsize
@@ -213,7 +214,7 @@ def call_repr(cls: type[Sequence], arguments: tuple[Any, ...]) -> str:
     """Return the call that makes an instance: what has a default comes by name, and only where it differs."""
     shown = []
     for parameter, argument in zip(cls.__signature__.parameters.values(), arguments, strict=True):
-        text = repr(list(argument) if isinstance(argument, tuple) else argument)
+        text = repr([*map(written, argument)] if isinstance(argument, tuple) else written(argument))
         if parameter.default is inspect.Parameter.empty:
             shown.append(text)
         elif argument != parameter.default:
