@@ -118,9 +118,11 @@ class Curve(Law):
     origin: int | Fraction
     length: int | Fraction
 
-    def time(self, step: int) -> Fraction:
+    def time(self, step: int) -> Decimal:
         """Return the time at a step."""
-        return Fraction(step - self.origin, self.length)
+        if isinstance(self.origin, int) and isinstance(self.length, int):
+            return WIDE.divide(step - self.origin, self.length)
+        return wide(Fraction(step - self.origin, self.length))
 
     def shifted(self, by: int) -> Self:
         """Move the origin."""
@@ -140,7 +142,7 @@ class Geometric(Curve):
 
     def value(self, step: int) -> Number:
         """Return the point on the curve."""
-        power = WIDE.power(wide(self.ratio), wide(self.time(step)))
+        power = WIDE.power(wide(self.ratio), self.time(step))
         return rounded(WIDE.multiply(wide(self.coefficient), power))
 
 
@@ -185,7 +187,7 @@ class Power(Curve):
         return rounded(self._wide(step))
 
     def _wide(self, step: int) -> Decimal:
-        power = WIDE.power(wide(self.time(step)), wide(self.exponent))
+        power = WIDE.power(self.time(step), wide(self.exponent))
         return WIDE.add(wide(self.base), WIDE.multiply(wide(self.gap), power))
 
     def first_at_most(self, limit: Fraction) -> int:
@@ -207,7 +209,7 @@ class InverseRoot(Curve):
 
     def value(self, step: int) -> Number:
         """Return the root."""
-        root = WIDE.sqrt(wide(1 / self.time(step)))
+        root = WIDE.sqrt(wide(Fraction(self.length, step - self.origin)))
         return rounded(root if self.sign > 0 else -root)
 
 
@@ -222,7 +224,7 @@ class Damped(Curve):
     def value(self, step: int) -> Number:
         """Return the point on the damped side."""
         height = wide(Fraction(self.line.start + self.line.rise * step, self.line.over))
-        scale = WIDE.power(wide(self.ratio), wide(self.time(step)))
+        scale = WIDE.power(wide(self.ratio), self.time(step))
         return rounded(WIDE.add(wide(self.base), WIDE.multiply(height, scale)))
 
     def shifted(self, by: int) -> Self:
