@@ -160,31 +160,42 @@ def missing(home: Path, url: str) -> tuple[int, int]:
 
 
 def kills(server: Server, folder: Path, times: int, seed: int) -> Figures:
-    chance, figures = random.Random(seed), Counter[str](attacks=0, recorded_and_missing=0)
+    chance, figures = random.Random(seed), Counter[str](attacks=0, recorded_and_missing=0, states_different=0)
     calm = folder / "calm"
     calm.mkdir()
     with Life(calm, KIND, None) as life:
         life.come_to_its_end()
         expected, span = life.printed()["trials"], time.time() - life.began
-    url = f"{server.new_bucket()}/study"
+    while figures["attacks"] < times:
+        url = f"{server.new_bucket()}/study"
+        found = attacked(folder, url, chance, span, times, figures)
+        figures["states_compared"] += len(expected)
+        pairs = zip(found, expected, strict=True)
+        figures["states_different"] += sum(mine != theirs for mine, theirs in pairs)
+    return figures
+
+
+def attacked(
+    folder: Path, url: str, chance: random.Random, span: float, times: int, figures: Counter[str]
+) -> list[Any]:
+    """Interrupt a study until it comes to its end in spite of it; return what became of its trials."""
     home, _ = parse_home(url)
     ended = False
     while not ended:
         with Life(folder, KIND, None, url) as life:
-            while not (ended := life.ends_within(chance.uniform(0, span))) and figures["attacks"] < times:
+            while not (ended := life.ends_within(chance.uniform(0, 0.7 * span))):
+                if figures["attacks"] >= times:
+                    life.come_to_its_end()
+                    ended = True
+                    break
                 figures["attacks"] += 1
                 if life.attack(chance)[1] is None:
                     break
-            else:
-                life.come_to_its_end()
-                ended = True
             figures["processes_left"] += life.left_over()
         checked, lost = missing(home, url)
         figures.update(lives=1, checkpoints_checked=checked, recorded_and_missing=lost)
-    found = life.printed()["trials"]
-    figures["states_compared"] = len(expected)
-    figures["states_different"] = sum(mine != theirs for mine, theirs in zip(found, expected, strict=True))
-    return figures
+    trials: list[Any] = life.printed()["trials"]
+    return trials
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -193,7 +204,7 @@ def measure(options: argparse.Namespace) -> Figures:
         os.environ |= {**server.environment, "XDG_DATA_HOME": str(folder / "data")}
         return {
             **waiting(server, folder, options.repeats),
-            **throughput(server, folder, max(3, options.repeats // 3)),
+            **throughput(server, folder, max(3, options.repeats // 2)),
             **kills(server, folder, options.kills, options.seed),
         }
 
