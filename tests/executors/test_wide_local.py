@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from hippotune.trainers.session import Session
 from hippotune.tuners import TrialGroup
 
 CLOSE = 1e-5
-LONG, REHEARSED, SHORT, MIDDLE = (
-    Config({"lr": lr, "bs": 64, "mix": {"left": 1, "right": 1}}) for lr in (0.01, 0.005, 0.03, 0.02)
-)
-BRANCH = LONG.branch(150, lr=0.001, bs=32, mix={"left": 3, "right": 1})
+
+
+def of(lr: float) -> Config:
+    """Return the config of a learning rate. Tests that share a study have rates of their own."""
+    return Config({"lr": lr, "bs": 64, "mix": {"left": 1, "right": 1}})
+
+
+LONG, REHEARSED = of(0.01), of(0.005)
 
 
 class Punctual(hippo.Local):
@@ -68,13 +73,20 @@ def alone(config: Config, steps: int, **settings: Any) -> dict[str, float]:
     return session.evaluate()
 
 
-def tune(
-    home: Path, width: Fluid, *asks: tuple[Config, int], workers: int = 2, **settings: Any
-) -> hippo.study.Report:
+def opened(home: Path, width: Fluid, workers: int = 2, **settings: Any) -> Study:
+    """Return a study whose plan is rehearsed: that takes slots."""
     executor = Punctual(workers)
-    with Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings) as study:
-        study.eval(REHEARSED, 2)  # while a plan is being proved, its proofs take slots
-        return study.tune(Asks(*asks), progress=False)
+    study = Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings)
+    study.eval(REHEARSED, 2)
+    return study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+    """A study on two workers, which have loaded torch."""
+    home = tmp_path_factory.mktemp("wide")
+    with opened(home, Fluid(), loss="shared sum") as study:
+        yield study
 
 
 def trained(report: hippo.study.Report, width: float) -> list[SpanRecorded]:
@@ -89,23 +101,26 @@ def assert_close(report: hippo.study.Report, **settings: Any) -> None:
         assert trial.metrics[trial.asked] == pytest.approx(expected, rel=CLOSE)
 
 
-def test_a_study_on_two_workers_learns_what_one_learns(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), loss="shared sum")
+def test_a_study_on_two_workers_learns_what_one_learns(study: Study) -> None:
+    report = study.tune(Asks((LONG, 300)), progress=False)
     assert_close(report, loss="shared sum")
-    first, *others = [span for span in report._trace.spans if span.kind == "train"]
-    assert (first.width, first.last) == (1, 1)  # its first step is what the first wide one is compared with
-    assert others[0].width == 2  # later ones may be narrow again, where that has turned out to be quicker
+    assert trained(report, 2)
     # Its slots are shared out anew now and then, in the middle of a stage too: it stops, and goes on.
-    assert len(others) > 1
+    assert {span.first for span in report._trace.spans} > {0}
     assert report.work.steps_trained == report.work.steps_unique == 300
-    assert report.work.proof_steps in (1, 2)
+    # Nothing is trained at a width before a step of it was compared with the same step on one worker.
+    spans = study._connection.open().store.spans()
+    wide = [span for span in spans if span.width == 2]
+    assert [span.kind for span in wide][:2] == ["proof", "train"]
+    assert report.exactness == "exact: rehearsed"
 
 
 @pytest.mark.parametrize("loss", ["sum", "time first"])
 def test_what_learns_differently_on_two_workers_is_trained_by_one(
     tmp_path: Path, loss: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 40), loss=loss)
+    with opened(tmp_path, Fluid(), loss=loss) as study:
+        report = study.tune(Asks((LONG, 40)), progress=False)
     assert not trained(report, 2)
     for trial in report.trials:
         assert trial.metrics[trial.asked] == alone(trial.config, trial.asked, loss=loss)
@@ -117,9 +132,11 @@ def test_what_learns_differently_on_two_workers_is_trained_by_one(
     assert "on one worker alone: Smooth learns differently" in report.exactness
 
 
-def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(), (LONG, 300), (BRANCH, 170), (SHORT, 8))
-    assert_close(report)
+def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(study: Study) -> None:
+    long = of(0.012)
+    branch = long.branch(150, lr=0.001, bs=32, mix={"left": 3, "right": 1})
+    report = study.tune(Asks((long, 300), (branch, 170), (of(0.03), 8)), progress=False)
+    assert_close(report, loss="shared sum")
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
 
@@ -127,17 +144,19 @@ def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(tmp_path: 
 def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
     tmp_path: Path, rank: int
 ) -> None:
-    death = tmp_path / "deaths" / str(rank)
-    death.parent.mkdir()
+    death = tmp_path / str(rank)
     death.touch()
-    report = tune(tmp_path, Fluid(), (LONG, 200), deaths=str(death.parent))
+    with opened(tmp_path, Fluid(), deaths=str(tmp_path)) as study:  # where no width has proved to be slow yet
+        report = study.tune(Asks((LONG, 200)), progress=False)
     assert not death.exists(), "nobody died: the test tests nothing"
     assert_close(report)
     assert report.work.steps_trained >= report.work.steps_unique == 200
 
 
 def test_packed_trials_are_bit_identical_to_trials_that_are_alone(tmp_path: Path) -> None:
-    report = tune(tmp_path, Fluid(packing=2), (LONG, 12), (SHORT, 12), (MIDDLE, 40), workers=1)
+    with opened(tmp_path, Fluid(packing=2), workers=1) as study:
+        asks = (of(0.01), 12), (of(0.03), 12), (of(0.02), 40)
+        report = study.tune(Asks(*asks), progress=False)
     assert trained(report, 0.5)
     assert {span.worker for span in trained(report, 0.5)} == {0, 1}
     for trial in report.trials:
