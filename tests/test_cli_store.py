@@ -18,6 +18,7 @@ from hippotune.cli.main import main
 from hippotune.cli.trial import sparkline
 from hippotune.history.studies import find_study
 from hippotune.identity.key import PlanKey
+from hippotune.plan.facts import Position
 from hippotune.plan.plan import Plan
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
@@ -206,8 +207,8 @@ def suspended(home: Path, name: str) -> None:
     """Have the trial of a study suspended that failed first."""
     with open_store(home) as catalog, closing(catalog.plan(find_study(catalog, name).key)) as store:
         plan = Plan.replay(store.read())
-        node = next(node for node in plan.nodes if node.failure is not None)
-        cleared = plan.clear(node)
+        at = next(Position(node.id, node.failure.step) for node in plan.nodes if node.failure is not None)
+        cleared = plan.clear(at)
         store.write([cleared, plan.fail(cleared.position, "the worker was lost\nmore of it", suspended=True)])
 
 
