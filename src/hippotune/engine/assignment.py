@@ -25,6 +25,7 @@ from hippotune.protocol.events import (
     WidthChanged,
     Woken,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
 )
 from hippotune.scheduling.width import WAITS
@@ -39,6 +40,7 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
         Resumed,
         WidthChanged,
         WorkerJoined,
+        WorkerLeaving,
         WorkerLost,
         CheckpointSaved,
         LeaseFinished,
@@ -160,7 +162,7 @@ class Assignment:
         state.leases.open(lease)
         self._orders.take_on(lease)
         state.workers.take(worker, lease.id, width)
-        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(width)))
+        lease.peers = tuple(state.workers.join_lease(lease.id, worker) for _ in range(1, int(width)))
         if proves is not None:
             self._proofs.width.adopt(lease, proves)
         self._proofs.adopt(lease)

@@ -23,7 +23,7 @@ from hippotune.engine.leases import Leases
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
-from hippotune.engine.scheduler import Scheduler
+from hippotune.engine.scheduler import Demand, Scheduler
 from hippotune.engine.state import State
 from hippotune.engine.width_allocator import Fits
 from hippotune.engine.workers import Workers
@@ -77,7 +77,7 @@ class Engine:
         self._interim = interim = Interim(state, checkpoints, checkpoint_every)
         self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame, interim)
         leases = Leases(state, requests, checkpoints, orders, self.proofs, blame, interim)
-        workers = self.worker_events = Workers(state, leases, self.proofs, blame)
+        workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
         control = Control(state, orders)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
@@ -96,6 +96,7 @@ class Engine:
             events.Woken: blame.woken,
             events.Halted: control.halted,
             events.WorkerJoined: workers.worker_joined,
+            events.WorkerLeaving: workers.worker_leaving,
             events.WorkerLost: workers.worker_lost,
             events.LeaseStarted: leases.lease_started,
             events.Progressed: leases.progressed,
@@ -169,6 +170,11 @@ class Engine:
         """How many workers one lease may have."""
         allocator = self.state.allocator
         return 1 if allocator is None else allocator.widest(self.workers.slots)
+
+    def demand(self, most: int) -> Demand:
+        """Return what there is work for now, were there `most` slots."""
+        demand = self.scheduler.demand(most)
+        return demand if demand.slots or not self.proofs.is_open or self.state.halted else Demand(1, 1)
 
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""

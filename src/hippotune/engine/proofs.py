@@ -113,7 +113,7 @@ class Proofs:
         for step in repeat.saves:
             state.promises.saves.add(lease, step)
         state.workers.take(worker, lease.id, repeat.width)
-        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(repeat.width)))
+        lease.peers = tuple(state.workers.join_lease(lease.id, worker) for _ in range(1, int(repeat.width)))
         self.running[lease.id] = repeat
         command = RunLease(
             lease=lease.id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from hippotune.engine.deadlines import Limit
 from hippotune.engine.state import State
@@ -33,6 +34,13 @@ class Choice:
     study: str
     task: Task
     worker: int | None = None
+
+
+class Demand(NamedTuple):
+    """How many slots there is work for, and how many of them one lease may have together."""
+
+    slots: int
+    together: int
 
 
 class Scheduler:
@@ -98,6 +106,28 @@ class Scheduler:
     def _first_in_time(self, study: str, now: float) -> Task | None:
         tasks, _ = self._frontier.ready(_MOST_LOOKS, study)
         return next((task for task in tasks if self._is_in_time(study, task, now)), None)
+
+    def demand(self, most: int) -> Demand:
+        """Return what there is work for: what runs, and what could start beside it, as wide as it may be."""
+        leases = self._leases.running()
+        widths = [lease.width for lease in leases]
+        if not (self._state.halted or self._state.paused):
+            tasks, _ = self._frontier.ready(most)
+            widths = [
+                lease.width
+                if lease.proof
+                else max(lease.width, self._widest(lease.path[-1][0], lease.start, lease.goal, most))
+                for lease in leases
+            ]
+            widths += [self._widest(task.goal, task.start, task.end, most) for task in tasks]
+        return Demand(min(math.ceil(sum(widths)), most), math.ceil(max(widths, default=1)))
+
+    def _widest(self, goal: Node, start: int, end: int, slots: int) -> Fraction:
+        """Return how wide a path may be, were there so many slots; a slot at least."""
+        allocator = self._state.allocator
+        return (
+            Fraction(1) if allocator is None else max(*allocator.ladder(goal, start, end, slots), Fraction(1))
+        )
 
     # How wide.
 

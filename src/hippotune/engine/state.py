@@ -17,7 +17,7 @@ from hippotune.engine.worker_table import WorkerTable
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
-from hippotune.protocol.commands import Command, Record
+from hippotune.protocol.commands import Command, Record, ReleaseWorker
 from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
@@ -101,7 +101,8 @@ class State:
 
     def take_commands(self) -> list[Command]:
         """Return what the event has led to, facts first, and begin anew."""
-        commands = self.commands
+        commands = [*self.commands, *map(ReleaseWorker, self.workers.released)]
+        self.workers.released.clear()
         if self.facts:
             commands.insert(0, Record(tuple(self.facts)))
         self.commands, self.facts, self.changed, self.claims = [], [], {}, {}

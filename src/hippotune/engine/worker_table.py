@@ -21,6 +21,7 @@ class WorkerTable:
         self.idle: dict[int, None] = {}
         self.busy: dict[int, int] = {}
         self._slot: dict[int, int] = {}
+        self._host: dict[int, str] = {}
         self._seats: dict[int, dict[int, None]] = {}
         self._taken: dict[int, dict[int, Fraction]] = {}
         self._free: dict[int, None] = {}
@@ -31,13 +32,16 @@ class WorkerTable:
         self._ready: dict[int, None] = {}
         self._pristine: set[int] = set()
         self._platform: dict[int, str] = {}
+        self._leaving: set[int] = set()
+        self.released: list[int] = []
 
-    def join(self, worker: int, slot: int, platform: str = "") -> None:
-        """A worker is up on a slot and holds nothing."""
+    def join(self, worker: int, slot: int, platform: str = "", host: str = "") -> None:
+        """A worker is up on a slot of a host and holds nothing."""
         if worker in self._slot:
             raise IllegalTransition(f"worker {worker} joined twice without being lost in between")
         self._slot[worker] = slot
         self._platform[worker] = platform
+        self._host[slot] = host
         self._seats.setdefault(slot, {})[worker] = None
         self.idle[worker] = None
         self._pristine.add(worker)
@@ -46,6 +50,7 @@ class WorkerTable:
     def leave(self, worker: int) -> None:
         """A worker is gone."""
         self._let_go(worker)
+        self._leaving.discard(worker)
         self._pristine.discard(worker)
         self._platform.pop(worker, None)
         self.idle.pop(worker, None)
@@ -58,6 +63,14 @@ class WorkerTable:
                 del self._seats[slot]
             self._look(slot)
 
+    def depart(self, worker: int) -> None:
+        """A worker is to go: at once, or when the lease that it is on is over. Then it is `released`."""
+        if worker in self.busy:
+            self._leaving.add(worker)
+        elif worker in self.idle:
+            self.leave(worker)
+            self.released.append(worker)
+
     def take(self, worker: int, lease: int, width: Fraction) -> None:
         """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
         self._let_go(worker)
@@ -68,14 +81,18 @@ class WorkerTable:
         self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
         self._look(slot)
 
-    def join_lease(self, lease: int) -> int:
-        """Have another idle worker, with a whole slot, go to work on a lease; return which."""
-        worker = self.choose(None)
+    def join_lease(self, lease: int, leader: int) -> int:
+        """Have another idle worker, with a whole slot and near its leader, go to work on a lease."""
+        worker = self.choose(None, near=leader)
         self.take(worker, lease, Fraction(1))
         return worker
 
     def finish(self, worker: int, holds: Position | None, saved: bool) -> None:
         """A worker is idle again; `saved` says whether the state that it holds is in a checkpoint too."""
+        if worker in self._leaving:
+            self.leave(worker)
+            self.released.append(worker)
+            return
         del self.busy[worker]
         self.idle[worker] = None
         slot = self._slot[worker]
@@ -103,6 +120,10 @@ class WorkerTable:
     def slots(self) -> int:
         """The number of slots with a worker on them."""
         return len(self._seats)
+
+    def idle_slots(self) -> dict[int, list[int]]:
+        """Return the slots that no lease has, with their workers."""
+        return {slot: list(self._seats[slot]) for slot in self._free}
 
     @property
     def free(self) -> int:
@@ -193,10 +214,16 @@ class WorkerTable:
 
     # Who is to work.
 
-    def choose(self, source: Position | None, whole: bool = True, shunned: Set[int] = frozenset()) -> int:
+    def choose(
+        self,
+        source: Position | None,
+        whole: bool = True,
+        shunned: Set[int] = frozenset(),
+        near: int | None = None,
+    ) -> int:
         """Return the idle worker that is best for work from `source`: the one that holds it, or any.
 
-        Those that are `shunned` come last.
+        Those that are `shunned` come last, those on the host of `near` first.
 
         With `whole` it gets its slot to itself; otherwise a slot that others are on goes before a free one.
         """
@@ -208,7 +235,11 @@ class WorkerTable:
         ):
             return holder
         spare = None
-        for slot in self._free if whole else (*self._partly, *self._free):
+        slots = [*self._free] if whole else [*self._partly, *self._free]
+        if near is not None:
+            host = self._host[self._slot[near]]
+            slots.sort(key=lambda slot: self._host[slot] != host)
+        for slot in slots:
             for worker in self._seats[slot]:
                 if worker in self.idle:
                     if worker not in self._unsaved and worker not in shunned:

@@ -150,12 +150,23 @@ class Halted:
 class WorkerJoined:
     """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which.
 
-    Workers whose `platform` is the same come to the same bits.
+    Workers whose `platform` is the same come to the same bits; those with the same `host` are near each other.
     """
 
     worker: int
     slot: int | None = None
     platform: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class WorkerLeaving:
+    """A worker is to go: its machine is drained, or it is not needed. It takes no more work.
+
+    What it runs stops at the end of its step and is saved, to go on elsewhere. `ReleaseWorker` answers.
+    """
+
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -323,6 +334,7 @@ Event = (
     | Woken
     | Halted
     | WorkerJoined
+    | WorkerLeaving
     | WorkerLost
     | LeaseStarted
     | Progressed

@@ -64,12 +64,18 @@ class SlotResources:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the cluster has: how many slots fit on its nodes were they idle, and what is free of what now."""
+    """What the cluster has: how many slots fit on its nodes were they idle, and what is free of what now.
+
+    Nodes that are `draining` are about to go. `waiting` are the tasks, actors and bundles of all users that
+    its nodes could hold and that it has no room for now.
+    """
 
     nodes: frozenset[str]
     slots: int
     free: Mapping[str, float]
     total: Mapping[str, float]
+    draining: frozenset[str] = frozenset()
+    waiting: int = 0
 
     def describe(self, names: Iterable[str]) -> str:
         """Return what is free of some resources, for people to read."""
@@ -102,13 +108,29 @@ class Cluster:
 
     def room(self, slot: SlotResources) -> Room:
         """Ask the cluster what it has."""
+        from ray._private.state import state
+        from ray.autoscaler.v2.sdk import get_cluster_resource_state
+
+        draining = frozenset(state.get_draining_nodes())
         nodes = {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
+        lasting = [resources for node, resources in nodes.items() if node not in draining]
+        wanted = get_cluster_resource_state(self.ray._private.worker.global_worker.gcs_client)
+        single = [(one.request.resources_bundle, one.count) for one in wanted.pending_resource_requests]
+        bundles = [one for gang in wanted.pending_gang_resource_requests for one in gang.requests]
+        single += [(bundle.resources_bundle, 1) for bundle in bundles]
         return Room(
-            frozenset(nodes),
-            sum(slot.fit_on(resources) for resources in nodes.values()),
+            frozenset(nodes) - draining,
+            sum(slot.fit_on(resources) for resources in lasting),
             self.ray.available_resources(),
             self.ray.cluster_resources(),
+            draining,
+            sum(count for request, count in single if any(_holds(node, request) for node in lasting)),
         )
+
+    def namespaces(self, prefix: str) -> int:
+        """Return how many namespaces that begin so have named actors, or wait for them."""
+        actors = self.ray.util.list_named_actors(all_namespaces=True)
+        return len({actor["namespace"] for actor in actors if actor["namespace"].startswith(prefix)})
 
     def leave(self) -> None:
         """Let go of the cluster. May be called twice."""
@@ -121,6 +143,10 @@ class Cluster:
             if _users == 0 and _joined_here:
                 _joined_here = False
                 self.ray.shutdown()
+
+
+def _holds(node: Mapping[str, float], request: Mapping[str, float]) -> bool:
+    return all(node.get(name, 0) >= amount for name, amount in request.items())
 
 
 _joining = threading.Lock()

@@ -47,8 +47,9 @@ class Ray(Executor):
     slot : Mapping[str, float]
         What a worker takes of its node, by Ray's names: ``{"CPU": 1, "GPU": 0.5}`` puts two on each GPU.
     workers : int, optional
-        How many workers there are to be. By default as many as the cluster's nodes have room for, also when
-        that changes. A cluster with an autoscaler grows to hold the number that is given.
+        How many workers there may be; there are as many as there is work for. By default as many as the
+        cluster's nodes have room for, also when that changes. A cluster with an autoscaler grows to hold the
+        number that is given.
     runtime_env : Mapping[str, Any], optional
         What Ray brings to the nodes, such as ``{"working_dir": "."}`` for modules beside the script.
     hang_after : float, optional
@@ -56,6 +57,9 @@ class Ray(Executor):
     threads : int, optional
         How many threads a worker computes with. By default the number that the plan was begun with: then, as
         many as its slot had CPUs. As for `Local`, a number that is given here is part of the plan's identity.
+    release_after : float
+        After how many idle seconds a slot is given back to the cluster, while a tuner is at work; not before
+        it has been idle for as long as a worker takes to start. Afterwards all are, within seconds.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Ray(Executor):
         runtime_env: Mapping[str, Any] | None = None,
         hang_after: float | None = None,
         threads: int | None = None,
+        release_after: float = 60.0,
     ) -> None:
         if address is not None and checks.text("address", address, "10.0.0.1:6379").startswith("ray://"):
             raise InvalidInput(
@@ -79,6 +84,7 @@ class Ray(Executor):
         self._runtime_env = runtime_env
         self._hang_after = checks.hang_after(hang_after)
         self.threads = None if threads is None else checks.whole("threads", threads)
+        self._release_after = checks.number("release_after", release_after, least=0)
         self._cluster: Cluster | None = None
         self._pool: RayPool | None = None
         self._marker: Path | None = None
@@ -86,10 +92,15 @@ class Ray(Executor):
 
     @property
     def workers(self) -> int:
-        """The number of workers there are to be: as given, or what the cluster has room for now."""
+        """The number of workers there may be: as given, or what the cluster has room for now."""
         if self._workers is not None:
             return self._workers
-        return max(1, self._pool.size) if self._pool is not None else 1
+        return 1 if self._pool is None else self._pool.capacity
+
+    @property
+    def release_after(self) -> float:  # type: ignore[override]
+        """How long a slot may be idle: as given, but no less than it takes to have it again."""
+        return max(self._release_after, 0.0 if self._pool is None else self._pool.restart_seconds)
 
     @property
     def dashboard(self) -> str | None:
@@ -136,6 +147,16 @@ class Ray(Executor):
         """Send a command to its worker."""
         if self._pool is not None:  # otherwise closed
             self._pool.carry_out(command)
+
+    def demand(self, slots: int, together: int) -> None:
+        """Have as many slots as there is work for."""
+        if self._pool is not None:
+            self._pool.demand(slots, together)
+
+    def release(self, worker: int) -> None:
+        """Give back the slot of a worker, if it has no other."""
+        if self._pool is not None:
+            self._pool.release(worker)
 
     async def close(self) -> None:
         """Let saves that are under way finish, then end all actors, and leave the cluster as it was."""
