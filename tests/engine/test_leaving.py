@@ -65,15 +65,15 @@ def test_one_that_is_idle_is_let_go_at_once_and_one_at_work_after_its_step() -> 
 
 def test_demand_is_what_runs_and_what_could_run_beside_it_as_wide_as_it_may_be() -> None:
     world = World(slots=1)
-    assert world.engine.demand(8) == (0, 1)
+    assert world.engine.demand(8) == ({}, 1)
     world.submit((CONFIGS[0], STEPS), (CONFIGS[3], STEPS), (Config({"lr": 0.4}), STEPS))
-    assert world.engine.demand(8) == (3, 1)
-    assert world.engine.demand(2) == (2, 1)
+    assert world.engine.demand(8) == ({0: 3}, 1)
+    assert world.engine.demand(2) == ({0: 2}, 1)
     world.run()
-    assert world.engine.demand(8) == (0, 1)
+    assert world.engine.demand(8) == ({}, 1)
     wide = World(slots=1, policy=Fluid(max_width=4))
     wide.submit((CONFIGS[0], STEPS))
-    assert wide.engine.demand(8) == (4, 4)
+    assert wide.engine.demand(8) == ({0: 4}, 4)
 
 
 def test_those_that_train_a_lease_together_are_near_each_other_where_possible() -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
 from hippotune.engine.core import Engine
+from hippotune.engine.state import Suitable
 from hippotune.engine.validation import validate
 from hippotune.engine.width_allocator import Fits
 from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps, SpanRecorded
@@ -114,13 +115,16 @@ class World:
         retries: Retries | None = None,
         checkpoint_every: float | None = None,
         platforms: Sequence[str] = ("",),
+        suitable: Suitable | None = None,
+        kinds: Mapping[int, int] | None = None,
     ) -> None:
         self.delayed = delayed
         self._platforms = platforms
         self.slots = slots
+        self.kinds = kinds or {}
         retries = retries or Retries()
         self.engine = Engine(
-            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every
+            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every, suitable
         )
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
@@ -359,7 +363,7 @@ class World:
         """A worker that was released, and has said all that it had to say, is there again."""
         self.released.remove(number)
         self.workers[number] = Worker(number)
-        self.feed(WorkerJoined(number, number % self.slots))
+        self.join(number)
 
     def spans(self) -> list[SpanRecorded]:
         """Return the worker time that was recorded."""

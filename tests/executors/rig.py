@@ -115,7 +115,7 @@ class Rig:
         settings = {"gate": self.gate.address, **(settings or {})}
         job = Job(trainer, settings, 7, self.checkpoints, packing, study="rig")
         asyncio.run(executor.start(job, self._inbox.put))
-        executor.demand(NEVER, together)
+        executor.demand({0: NEVER}, together)
 
     def run(
         self,

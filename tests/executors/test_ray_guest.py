@@ -127,7 +127,7 @@ def test_slots_that_leases_need_together_are_asked_for_together_and_given_back_t
     for worker in range(2):
         rig.wait(WorkerJoined, worker=worker)
     assert cluster.gangs == {"hippo/rig/gang-0": "PACK"}
-    rig.executor.demand(0, 1)
+    rig.executor.demand({}, 1)
     rig.executor.release(0)
     until(lambda: len(workers_of(cluster)) == 1)
     assert cluster.gangs

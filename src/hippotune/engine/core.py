@@ -24,7 +24,7 @@ from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
 from hippotune.engine.scheduler import Demand, Scheduler
-from hippotune.engine.state import State
+from hippotune.engine.state import State, Suitable
 from hippotune.engine.width_allocator import Fits
 from hippotune.engine.workers import Workers
 from hippotune.plan.facts import MeasuredSteps
@@ -52,6 +52,7 @@ class Engine:
     without it, none do. `measured` is what steps took before: the first decision follows from it. `proofs`
     says what is proved of the trainer; without it, nothing is. `retries` is how often a
     stage is tried again whose worker was lost. Leases save on their way every `checkpoint_every` seconds.
+    `suitable` says which kinds of slots suit a config; without it, all do.
     """
 
     def __init__(
@@ -64,8 +65,9 @@ class Engine:
         proofs: ProofPolicy | None = None,
         retries: Retries = Retries(),  # noqa: B008
         checkpoint_every: float | None = None,
+        suitable: Suitable | None = None,
     ) -> None:
-        state = self.state = State(plan, budget, policy, fits, retries)
+        state = self.state = State(plan, budget, policy, fits, retries, suitable)
         state.profile.recall(plan.nodes, measured)
         self.plan, self.profile, self.workers = plan, state.profile, state.workers
         self.checkpoints = checkpoints = Checkpoints(state)
@@ -174,7 +176,10 @@ class Engine:
     def demand(self, most: int) -> Demand:
         """Return what there is work for now, were there `most` slots."""
         demand = self.scheduler.demand(most)
-        return demand if demand.slots or not self.proofs.is_open or self.state.halted else Demand(1, 1)
+        if demand.slots or not self.proofs.is_open or self.state.halted:
+            return demand
+        kinds = [self.state.kinds_for(node) for node in self.plan.nodes[:1]]
+        return Demand({min(kinds[0] or {0}) if kinds else 0: 1}, 1)
 
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""

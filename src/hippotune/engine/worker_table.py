@@ -7,11 +7,15 @@ together, each on a part of it, or one of them takes it whole while the others o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Set
 from fractions import Fraction
 
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
+
+# Kinds of slots by their numbers; None for any.
+Kinds = frozenset[int] | None
 
 
 class WorkerTable:
@@ -22,6 +26,7 @@ class WorkerTable:
         self.busy: dict[int, int] = {}
         self._slot: dict[int, int] = {}
         self._host: dict[int, str] = {}
+        self._kind: dict[int, int] = {}
         self._seats: dict[int, dict[int, None]] = {}
         self._taken: dict[int, dict[int, Fraction]] = {}
         self._free: dict[int, None] = {}
@@ -35,13 +40,13 @@ class WorkerTable:
         self._leaving: set[int] = set()
         self.released: list[int] = []
 
-    def join(self, worker: int, slot: int, platform: str = "", host: str = "") -> None:
+    def join(self, worker: int, slot: int, platform: str = "", host: str = "", kind: int = 0) -> None:
         """A worker is up on a slot of a host and holds nothing."""
         if worker in self._slot:
             raise IllegalTransition(f"worker {worker} joined twice without being lost in between")
         self._slot[worker] = slot
         self._platform[worker] = platform
-        self._host[slot] = host
+        self._host[slot], self._kind[slot] = host, kind
         self._seats.setdefault(slot, {})[worker] = None
         self.idle[worker] = None
         self._pristine.add(worker)
@@ -81,9 +86,9 @@ class WorkerTable:
         self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
         self._look(slot)
 
-    def join_lease(self, lease: int, leader: int) -> int:
+    def join_lease(self, lease: int, leader: int, kinds: Kinds) -> int:
         """Have another idle worker, with a whole slot and near its leader, go to work on a lease."""
-        worker = self.choose(None, near=leader)
+        worker = self.choose(None, near=leader, kinds=kinds)
         self.take(worker, lease, Fraction(1))
         return worker
 
@@ -121,6 +126,18 @@ class WorkerTable:
         """The number of slots with a worker on them."""
         return len(self._seats)
 
+    def kind_of(self, slot: int) -> int:
+        """Return of which kind a slot is."""
+        return self._kind[slot]
+
+    def kinds_there(self) -> Counter[int]:
+        """Return how many slots there are of each kind."""
+        return Counter(self._kind[slot] for slot in self._seats)
+
+    def kinds_taken(self) -> Counter[int]:
+        """Return how many slots of each kind have a lease."""
+        return Counter(self._kind[slot] for slot, parts in self._taken.items() if parts)
+
     def idle_slots(self) -> dict[int, list[int]]:
         """Return the slots that no lease has, with their workers."""
         return {slot: list(self._seats[slot]) for slot in self._free}
@@ -129,6 +146,20 @@ class WorkerTable:
     def free(self) -> int:
         """The number of slots that no lease has."""
         return len(self._free)
+
+    def free_of(self, kinds: Kinds) -> int:
+        """Return the number of slots of some kinds that no lease has."""
+        return len(self._free) if kinds is None else sum(self._kind[slot] in kinds for slot in self._free)
+
+    def has_room_for(self, kinds: Kinds) -> bool:
+        """Whether a slot of one of these kinds has room for another lease."""
+        if kinds is None:
+            return self.places > 0
+        return any(self._kind[slot] in kinds for slot in (*self._free, *self._partly))
+
+    def suits(self, worker: int, kinds: Kinds) -> bool:
+        """Whether a worker is on a slot of one of these kinds."""
+        return kinds is None or self._kind[self._slot[worker]] in kinds
 
     @property
     def places(self) -> int:
@@ -156,16 +187,16 @@ class WorkerTable:
         """Whether a worker of a platform is up, or of any where it is None; or none is up at all."""
         return not self._platform or platform is None or platform in self._platform.values()
 
-    def idle_for(self, width: Fraction, platform: str | None = None) -> list[int]:
+    def idle_for(self, width: Fraction, platform: str | None = None, kinds: Kinds = None) -> list[int]:
         """Return the idle workers with room for a width of at most 1; last those with an unsaved state.
 
-        With a platform, those of that one.
+        With a platform or kinds of slots, those of that one, and on these.
         """
+        has_room = self.has_whole if width >= 1 else self.has_place
         able = [
             each
             for each in self.idle
-            if (self.has_whole if width >= 1 else self.has_place)(each)
-            and platform in (None, self._platform[each])
+            if has_room(each) and platform in (None, self._platform[each]) and self.suits(each, kinds)
         ]
         return sorted(able, key=lambda worker: worker in self._unsaved)
 
@@ -220,6 +251,7 @@ class WorkerTable:
         whole: bool = True,
         shunned: Set[int] = frozenset(),
         near: int | None = None,
+        kinds: Kinds = None,
     ) -> int:
         """Return the idle worker that is best for work from `source`: the one that holds it, or any.
 
@@ -231,6 +263,7 @@ class WorkerTable:
         if (
             holder is not None
             and holder not in shunned
+            and self.suits(holder, kinds)
             and (self.has_whole(holder) if whole else self.has_place(holder))
         ):
             return holder
@@ -239,6 +272,8 @@ class WorkerTable:
         if near is not None:
             host = self._host[self._slot[near]]
             slots.sort(key=lambda slot: self._host[slot] != host)
+        if kinds is not None:  # the first kind is the most modest
+            slots = sorted((slot for slot in slots if self._kind[slot] in kinds), key=self.kind_of)
         for slot in slots:
             for worker in self._seats[slot]:
                 if worker in self.idle:

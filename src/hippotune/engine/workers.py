@@ -47,7 +47,7 @@ class Workers:
     def worker_joined(self, event: WorkerJoined) -> None:
         """A worker is up."""
         slot = event.worker if event.slot is None else event.slot
-        self._state.workers.join(event.worker, slot, event.platform, event.host)
+        self._state.workers.join(event.worker, slot, event.platform, event.host, event.kind)
 
     def worker_leaving(self, event: WorkerLeaving) -> None:
         """A worker is to go: it gets nothing more, and what it trains stops at the end of its step."""

@@ -39,6 +39,7 @@ from typing import Any
 from hippotune.executors.environment import alike
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.protocol.events import Event
+from hippotune.sequences.config import Config
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.starting import Start
 
@@ -112,8 +113,13 @@ class Executor(ABC):
     def carry_out(self, command: ExecutorCommand) -> None:
         """Start or change a lease."""
 
-    def demand(self, slots: int, together: int) -> None:  # noqa: B027
-        """There is work for so many slots now, of which a lease may have some `together`."""
+    def demand(self, slots: Mapping[int, int], together: int) -> None:  # noqa: B027
+        """There is work for so many slots of each kind now, of which a lease may have some `together`."""
+
+    @property
+    def suitable(self) -> Callable[[Config], frozenset[int]] | None:
+        """Which kinds of slots suit a config; None where all are alike."""
+        return None
 
     def release(self, worker: int) -> None:  # noqa: B027
         """Let go of a worker that was announced as leaving, when its saves are over."""

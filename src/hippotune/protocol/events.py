@@ -150,13 +150,15 @@ class Halted:
 class WorkerJoined:
     """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which.
 
-    Workers whose `platform` is the same come to the same bits; those with the same `host` are near each other.
+    Workers whose `platform` is the same come to the same bits, and those with the same `host` are near each
+    other. Slots may be of several kinds, by their numbers.
     """
 
     worker: int
     slot: int | None = None
     platform: str = ""
     host: str = ""
+    kind: int = 0
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,13 @@ class SlotDemand:
             after = min(after, _AFTERWARDS_SECONDS)
         idle = self._engine.workers.idle_slots()
         self._idle_since = {slot: self._idle_since.get(slot, now) for slot in idle}
-        spare = self._engine.workers.slots - demand.slots
-        for slot in sorted(idle, reverse=True)[: max(spare, 0)]:
+        spare = self._engine.workers.kinds_there()
+        spare.subtract(demand.slots)
+        for slot in sorted(idle, reverse=True):
+            kind = self._engine.workers.kind_of(slot)
+            if spare[kind] <= 0:
+                continue
+            spare[kind] -= 1
             left = self._idle_since[slot] + after - now
             if left > 0:
                 self.look_soon(left)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -42,9 +42,12 @@ _YIELD_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an executor is to have. `slots` None is as many as the cluster's nodes have room for."""
+    """What an executor is to have: slots of several kinds, the most modest first.
 
-    resources: SlotResources
+    `slots` None is as many as the cluster's nodes have room for.
+    """
+
+    kinds: Sequence[SlotResources]
     slots: int | None
     packing: int
     runtime_env: Mapping[str, Any] | None
@@ -57,13 +60,13 @@ class RayPool:
         self._cluster = cluster
         self._wanted = wanted
         self._emit = emit
-        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, spec, study)
+        self._actors = Actors(cluster, wanted.kinds, wanted.runtime_env, spec, study)
         self._metrics = Metrics()
         self._closing = False
         self._slots: list[RaySlot] = []
         self._groups = WorkerGroups()
         self._room: Room | None = None
-        self._demand = 0
+        self._demand: Mapping[int, int] = {}
         self._together = 1
         self._most: int | None = None
         self._alone_at = monotonic()
@@ -84,7 +87,7 @@ class RayPool:
     @property
     def capacity(self) -> int:
         """How many slots there can be: as many as were wanted, or as the cluster has room for."""
-        return self._wanted.slots or max(1, 0 if self._room is None else self._room.slots)
+        return self._wanted.slots or max(1, 0 if self._room is None else sum(self._room.slots))
 
     # For any thread.
 
@@ -97,8 +100,8 @@ class RayPool:
         """Send a command to its worker, and a lease with peers to all of them; returns at once."""
         self._loop.call_soon_threadsafe(self._carry_out, command)
 
-    def demand(self, slots: int, together: int) -> None:
-        """There is work for so many slots, of which a lease may have some together."""
+    def demand(self, slots: Mapping[int, int], together: int) -> None:
+        """There is work for so many slots of each kind, of which a lease may have some together."""
         self._loop.call_soon_threadsafe(self._take_demand, slots, together)
 
     def release(self, worker: int) -> None:
@@ -121,7 +124,7 @@ class RayPool:
     # On the event loop.
 
     async def _start(self) -> None:
-        self._take_in(self._cluster.room(self._wanted.resources))
+        self._take_in(self._cluster.room(self._wanted.kinds))
         self._lookout = asyncio.create_task(self._look())
 
     async def _close(self) -> None:
@@ -230,7 +233,7 @@ class RayPool:
 
     # How many slots.
 
-    def _take_demand(self, slots: int, together: int) -> None:
+    def _take_demand(self, slots: Mapping[int, int], together: int) -> None:
         self._demand, self._together = slots, together
         self._grow()
 
@@ -243,7 +246,7 @@ class RayPool:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                room = await asyncio.to_thread(self._cluster.room, self._wanted.resources)
+                room = await asyncio.to_thread(self._cluster.room, self._wanted.kinds)
             except Exception as error:  # a cluster that does not answer now may do so later
                 _log.info("the cluster does not say what it has: %s", error)
             else:
@@ -271,7 +274,7 @@ class RayPool:
             self._alone_at, self._most = monotonic(), None
         elif monotonic() - self._alone_at > _YIELD_SECONDS:
             self._alone_at = monotonic()
-            share = max(1, room.slots // max(2, self._cluster.namespaces(NAMESPACE)))
+            share = max(1, sum(room.slots) // max(2, self._cluster.namespaces(NAMESPACE)))
             self._most = max(share, self.size - 1)
             working = [slot for slot in self._slots if slot.joined and not slot.leaving]
             if len(working) > self._most:
@@ -280,41 +283,49 @@ class RayPool:
 
     def _resize(self) -> None:
         """Have as many slots as there is work for. Those that are up stay, until the engine releases them."""
-        for slot in reversed(self._slots):
-            if slot.waiting and self.size > self._target:
-                slot.retire()
+        for kind in range(len(self._wanted.kinds)):
+            for slot in reversed(self._slots):
+                if slot.kind == kind and slot.waiting and self._missing(kind) < 0:
+                    slot.retire()
         self._grow()
 
-    @property
-    def _target(self) -> int:
-        most = self.capacity if self._most is None else min(self.capacity, self._most)
-        return min(self._demand, most)
+    def _missing(self, kind: int) -> int:
+        """Return how many slots of a kind there should be beyond those that there are; below 0, too many."""
+        there = sum(slot.counts for slot in self._slots if slot.kind == kind)
+        most = self._demand.get(kind, 0)
+        if self._wanted.slots is None and self._room is not None:
+            most = min(most, max(self._room.slots[kind], 1 if len(self._wanted.kinds) == 1 else 0))
+        limit = self.capacity if self._most is None else min(self.capacity, self._most)
+        return min(most, limit - self.size + there) - there
 
     def _grow(self) -> None:
-        missing = 0 if self._closing else max(self._target - self.size, 0)
-        held = [slot for slot in self._slots if slot.retired and slot.is_held]
-        for slot in held[:missing]:
-            slot.start()
-        missing -= len(held[:missing])
-        while missing > 0:
-            size = min(self._together, missing) if self._gangs_at <= monotonic() else 1
-            slots = self._spare(size)
-            gang = self._actors.gang(size, slots[0].number) if size > 1 else None
-            for member, slot in enumerate(slots):
-                slot.gang = None if gang is None else (gang, member)
+        for kind in () if self._closing else range(len(self._wanted.kinds)):
+            missing = max(self._missing(kind), 0)
+            spare = [slot for slot in self._slots if slot.kind == kind and slot.retired]
+            held = [slot for slot in spare if slot.is_held][:missing]
+            for slot in held:
                 slot.start()
-            missing -= size
+            missing -= len(held)
+            while missing > 0:
+                size = min(self._together, missing) if self._gangs_at <= monotonic() else 1
+                self._start_together(kind, size)
+                missing -= size
 
-    def _spare(self, count: int) -> list[RaySlot]:
-        """Return slots that have no actor, new ones where there are not enough."""
-        packing = self._wanted.packing
-        spare = [slot for slot in self._slots if slot.retired and not slot.is_held][:count]
-        while len(spare) < count:
+    def _start_together(self, kind: int, size: int) -> None:
+        """Have slots that have no actor, new ones where there are not enough, placed together."""
+        packing, spare = (
+            self._wanted.packing,
+            [slot for slot in self._slots if slot.kind == kind and slot.retired and not slot.is_held],
+        )
+        while len(spare) < size:
             number = len(self._slots)
             workers = range(number * packing, (number + 1) * packing)
-            spare.append(RaySlot(number, workers, self._actors, self._emit, self._hear))
+            spare.append(RaySlot(number, kind, workers, self._actors, self._emit, self._hear))
             self._slots.append(spare[-1])
-        return spare
+        gang = self._actors.gang(kind, size, spare[0].number) if size > 1 else None
+        for member, slot in enumerate(spare[:size]):
+            slot.gang = None if gang is None else (gang, member)
+            slot.start()
 
     def _say_what_is_waited_for(self, room: Room) -> None:
         if all(slot.placed for slot in self._slots if slot.waiting):
@@ -322,14 +333,14 @@ class RayPool:
         elif not self._warned and monotonic() - self._complete_at > _SAY_SECONDS:
             self._warned = True
             self._break_up_gangs()
-            free = room.describe(self._wanted.resources.amounts)
-            if not room.slots:
+            free = room.describe(dict.fromkeys(name for kind in self._wanted.kinds for name in kind.amounts))
+            if not all(room.slots):
                 free += ", and no node can hold a slot even when it is idle"
             _log.warning(
                 "waiting for the cluster: it has found room for %d of %d slots, each takes %s. Free now: %s",
                 sum(slot.placed for slot in self._slots),
                 self.size,
-                self._wanted.resources,
+                ", or ".join(map(str, self._wanted.kinds)),
                 free,
             )
 

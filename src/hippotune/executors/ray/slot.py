@@ -45,30 +45,31 @@ class Actors:
     def __init__(
         self,
         cluster: Cluster,
-        resources: SlotResources,
+        kinds: Sequence[SlotResources],
         runtime_env: Mapping[str, Any] | None,
         spec: ActorSpec,
         study: str,
     ) -> None:
         self._cluster = cluster
-        self._resources = resources
+        self._kinds = kinds
         self._prefix = f"hippo/{study}"
         namespace = f"{NAMESPACE}{secrets.token_hex(8)}"
-        options = {**resources.options(), "max_restarts": 0, "namespace": namespace}
+        options: dict[str, Any] = {"max_restarts": 0, "namespace": namespace}
         if runtime_env and not cluster.carries_environment:
             options["runtime_env"] = dict(runtime_env)
         self._class = cluster.ray.remote(RayWorker)
         self._options = options
         self._spec = cluster.ray.put(spec)  # to every node once, however many slots it has
 
-    def make(self, workers: Sequence[int], times: int, where: Mapping[str, Any]) -> Any:
+    def make(self, kind: int, workers: Sequence[int], times: int, where: Mapping[str, Any]) -> Any:
         """Have an actor made that holds a slot; it comes up when there is room for it."""
         name = f"{self._prefix}/worker-{'+'.join(map(str, workers))}" + (f".{times}" if times else "")
-        return self._class.options(**self._options, **where, name=name).remote(name, workers, self._spec)
+        options = {**self._options, **self._kinds[kind].options(), **where}
+        return self._class.options(**options, name=name).remote(name, workers, self._spec)
 
-    def gang(self, size: int, number: int) -> Gang:
+    def gang(self, kind: int, size: int, number: int) -> Gang:
         """Have the cluster hold room for some slots together."""
-        return Gang(self._cluster, self._resources, size, f"{self._prefix}/gang-{number}")
+        return Gang(self._cluster, self._kinds[kind], size, f"{self._prefix}/gang-{number}")
 
     def kill(self, actor: Any) -> None:
         """End an actor at once, and with it its processes. For any thread."""
@@ -99,8 +100,11 @@ class RaySlot:
         Whether the slot is to be given back as soon as the engine needs it no more.
     """
 
-    def __init__(self, number: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear) -> None:
+    def __init__(
+        self, number: int, kind: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear
+    ) -> None:
         self.number = number
+        self.kind = kind
         self.workers = workers
         self.announced: set[int] = set()
         self.given_up: str | None = None
@@ -160,14 +164,14 @@ class RaySlot:
             gang, member = self.gang
             gang.hold(member)
             where = gang.options(member)
-        self._actor = self._actors.make(self.workers, next(self._made), where)
+        self._actor = self._actors.make(self.kind, self.workers, next(self._made), where)
         self._listening = asyncio.create_task(self._listen(self._actor))
 
     def announce(self, worker: int, platform: str = "") -> None:
         """Have the engine count on a worker."""
         self.announced.add(worker)
         host = "" if self.place is None else self.place.node
-        self._emit(WorkerJoined(worker, self.number, platform, host))
+        self._emit(WorkerJoined(worker, self.number, platform, host, self.kind))
 
     def leave(self) -> None:
         """Say that the workers are to go; the engine answers when it needs them no more."""
