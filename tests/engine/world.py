@@ -10,17 +10,27 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 
 from hippotune.engine.core import Engine
+from hippotune.engine.state import Suitable
 from hippotune.engine.validation import validate
 from hippotune.engine.width_allocator import Fits
 from hippotune.plan.facts import Checkpoint, Fact, MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.protocol.commands import Abort, Answer, DropCheckpoint, Record, RunLease, UpdateLease, Wake
+from hippotune.protocol.commands import (
+    Abort,
+    Answer,
+    DropCheckpoint,
+    Record,
+    ReleaseWorker,
+    RunLease,
+    UpdateLease,
+    Wake,
+)
 from hippotune.protocol.events import (
     CheckpointDeleted,
     CheckpointSaved,
@@ -105,13 +115,16 @@ class World:
         retries: Retries | None = None,
         checkpoint_every: float | None = None,
         platforms: Sequence[str] = ("",),
+        suitable: Suitable | None = None,
+        kinds: Mapping[int, int] | None = None,
     ) -> None:
         self.delayed = delayed
         self._platforms = platforms
         self.slots = slots
+        self.kinds = kinds or {}
         retries = retries or Retries()
         self.engine = Engine(
-            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every
+            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every, suitable
         )
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
@@ -120,6 +133,7 @@ class World:
         self.answers: list[Answer] = []
         self.aborts: list[str] = []
         self.alarms: list[float] = []
+        self.released: set[int] = set()
         self.commands: list[object] = []
         self.heard: list[Event] = []
         self.steps_trained = 0
@@ -176,6 +190,7 @@ class World:
                 case RunLease():
                     worker = self.workers[command.worker]
                     for each in (worker, *(self.workers[peer] for peer in command.peers)):
+                        assert each.number not in self.released, "a worker that was released got a lease"
                         assert (each.lease, each.helps) == (None, None), "a busy worker was given a lease"
                         each.helps = command.lease if each is not worker else None
                     self._check_slots()
@@ -198,6 +213,8 @@ class World:
                     self.aborts.append(error)
                 case Wake(at):
                     self.alarms.append(at)
+                case ReleaseWorker(number):
+                    self.released.add(number)
         validate(self.engine)
         while self.doomed and not self.delayed:
             self.delete()
@@ -342,6 +359,12 @@ class World:
             self.feed(WorkerLost(each, "killed", kind))
             self.join(each)
 
+    def come_back(self, number: int) -> None:
+        """A worker that was released, and has said all that it had to say, is there again."""
+        self.released.remove(number)
+        self.workers[number] = Worker(number)
+        self.join(number)
+
     def spans(self) -> list[SpanRecorded]:
         """Return the worker time that was recorded."""
         return [fact for fact in self.facts if isinstance(fact, SpanRecorded)]
@@ -366,6 +389,10 @@ class World:
                     (self.move, worker.lease is not None),
                     (self.write, bool(worker.writing)),
                     (self.deliver, bool(worker.outbox)),
+                    (
+                        self.come_back,
+                        number in self.released and not (worker.writing or worker.outbox),
+                    ),
                 )
                 if able
             ]

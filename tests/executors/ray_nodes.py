@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,16 @@ class Nodes:
         self._nodes.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
 
+    def drain(self, node: Any) -> None:
+        """Tell the cluster that a node is about to go, as a cloud does before it takes one away."""
+        from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+        client = self._ray._private.worker.global_worker.gcs_client
+        reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+        soon = int((time.time() + 3600) * 1000)
+        accepted, why_not = client.drain_node(node.node_id, reason, "taken away", soon)
+        assert accepted, why_not
+
     def occupy(self, resources: dict[str, float]) -> Occupant:
         """Be somebody else who uses the cluster; returns when they have what they want."""
         return Occupant(self._ray, resources)
@@ -89,6 +100,12 @@ class Nodes:
     def actors(self) -> list[str]:
         """The names of all actors."""
         return [actor["name"] for actor in self._ray.util.list_named_actors(all_namespaces=True)]
+
+    @property
+    def gangs(self) -> dict[str, str]:
+        """The names of placement groups, and how they are placed."""
+        groups = self._ray.util.placement_group_table().values()
+        return {group["name"]: group["strategy"] for group in groups if group["state"] != "REMOVED"}
 
     @property
     def metrics(self) -> str:

@@ -103,6 +103,7 @@ class Rig:
         settings: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] = CONFIG,
         packing: int = 1,
+        together: int = 1,
     ) -> None:
         self.executor = executor
         self._config = config
@@ -114,6 +115,7 @@ class Rig:
         settings = {"gate": self.gate.address, **(settings or {})}
         job = Job(trainer, settings, 7, self.checkpoints, packing, study="rig")
         asyncio.run(executor.start(job, self._inbox.put))
+        executor.demand({0: NEVER}, together)
 
     def run(
         self,

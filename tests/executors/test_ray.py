@@ -196,6 +196,24 @@ def test_workers_share_a_gpu_and_get_what_a_runtime_environment_brings(
     assert place_of(rig, 0) == place_of(rig, 1) == {"threads": 2, "devices": 0, "brought": 7}
 
 
+def test_trials_that_differ_in_their_needs_get_slots_of_different_kinds(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    kinds = Ray(
+        slot=[{"CPU": 1}, {"GPU": 1}],
+        resources=lambda hp: {"GPU": 1} if hp["rate"] > 0.2 else {"CPU": 1},
+        threads=1,
+    )
+    with Study("kinds", Placed, home=tmp_path, executor=kinds, version="1") as study:
+        assert [study.eval({**CONFIG, "rate": rate}, 1)["devices"] for rate in (0.1, 0.3)] == [-1, 0]
+    lacking = Ray(slot=[{"CPU": 1}], resources=lambda hp: {"GPU": 1})
+    with (
+        Study("lacking", Placed, home=tmp_path, executor=lacking, version="1") as study,
+        pytest.raises(InvalidInput, match=r"which no kind of slot has: 1 CPU; give slot= another kind"),
+    ):
+        study.eval(CONFIG, 1)
+
+
 class Heard(logging.Handler):
     """Keeps what is said to people."""
 
@@ -298,6 +316,8 @@ def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         ({"slot": {"CPU": -1}}, r"slot\['CPU'\] is -1; expected a finite number at least 0"),
         ({"slot": {"GPU": 1.5}}, "whole GPUs, or a part of one"),
         ({"slot": ["CPU"]}, "expected resources"),
+        ({"slot": []}, "expected resources"),
+        ({"release_after": -1}, "release_after is -1"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:

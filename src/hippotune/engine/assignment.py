@@ -25,6 +25,7 @@ from hippotune.protocol.events import (
     WidthChanged,
     Woken,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
 )
 from hippotune.scheduling.width import WAITS
@@ -39,6 +40,7 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
         Resumed,
         WidthChanged,
         WorkerJoined,
+        WorkerLeaving,
         WorkerLost,
         CheckpointSaved,
         LeaseFinished,
@@ -143,7 +145,9 @@ class Assignment:
         trouble = state.troubles.get((task.node, task.start))
         if worker is None:
             shunned = set() if trouble is None else trouble.workers
-            worker = state.workers.choose(source if task.start else None, width >= 1, shunned)
+            worker = state.workers.choose(
+                source if task.start else None, width >= 1, shunned, kinds=state.kinds_for(task.goal)
+            )
         warm = task.start > 0 and state.workers.holds(worker) == source
         lease = Lease(
             state.leases.next_number(),
@@ -160,7 +164,8 @@ class Assignment:
         state.leases.open(lease)
         self._orders.take_on(lease)
         state.workers.take(worker, lease.id, width)
-        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(width)))
+        kinds = state.kinds_for(task.goal)
+        lease.peers = tuple(state.workers.join_lease(lease.id, worker, kinds) for _ in range(1, int(width)))
         if proves is not None:
             self._proofs.width.adopt(lease, proves)
         self._proofs.adopt(lease)

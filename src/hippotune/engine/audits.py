@@ -119,7 +119,8 @@ class Audits:
             kept = audit.path[0][0].holder(audit.start).checkpoints.get(audit.start)
             if kept is None:
                 continue
-            idle = state.workers.idle_for(audit.width, kept.platform or None)
+            kinds = state.kinds_for(audit.path[-1][0])
+            idle = state.workers.idle_for(audit.width, kept.platform or None, kinds)
             others = [worker for worker in idle if worker != audit.noted_by]
             if not others and not urgent and (state.workers.slots == 1 or not state.leases.training()):
                 others = idle

@@ -23,8 +23,8 @@ from hippotune.engine.leases import Leases
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
-from hippotune.engine.scheduler import Scheduler
-from hippotune.engine.state import State
+from hippotune.engine.scheduler import Demand, Scheduler
+from hippotune.engine.state import State, Suitable
 from hippotune.engine.width_allocator import Fits
 from hippotune.engine.workers import Workers
 from hippotune.plan.facts import MeasuredSteps
@@ -52,6 +52,7 @@ class Engine:
     without it, none do. `measured` is what steps took before: the first decision follows from it. `proofs`
     says what is proved of the trainer; without it, nothing is. `retries` is how often a
     stage is tried again whose worker was lost. Leases save on their way every `checkpoint_every` seconds.
+    `suitable` says which kinds of slots suit a config; without it, all do.
     """
 
     def __init__(
@@ -64,8 +65,9 @@ class Engine:
         proofs: ProofPolicy | None = None,
         retries: Retries = Retries(),  # noqa: B008
         checkpoint_every: float | None = None,
+        suitable: Suitable | None = None,
     ) -> None:
-        state = self.state = State(plan, budget, policy, fits, retries)
+        state = self.state = State(plan, budget, policy, fits, retries, suitable)
         state.profile.recall(plan.nodes, measured)
         self.plan, self.profile, self.workers = plan, state.profile, state.workers
         self.checkpoints = checkpoints = Checkpoints(state)
@@ -77,7 +79,7 @@ class Engine:
         self._interim = interim = Interim(state, checkpoints, checkpoint_every)
         self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame, interim)
         leases = Leases(state, requests, checkpoints, orders, self.proofs, blame, interim)
-        workers = self.worker_events = Workers(state, leases, self.proofs, blame)
+        workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
         control = Control(state, orders)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
@@ -96,6 +98,7 @@ class Engine:
             events.Woken: blame.woken,
             events.Halted: control.halted,
             events.WorkerJoined: workers.worker_joined,
+            events.WorkerLeaving: workers.worker_leaving,
             events.WorkerLost: workers.worker_lost,
             events.LeaseStarted: leases.lease_started,
             events.Progressed: leases.progressed,
@@ -169,6 +172,14 @@ class Engine:
         """How many workers one lease may have."""
         allocator = self.state.allocator
         return 1 if allocator is None else allocator.widest(self.workers.slots)
+
+    def demand(self, most: int) -> Demand:
+        """Return what there is work for now, were there `most` slots."""
+        demand = self.scheduler.demand(most)
+        if demand.slots or not self.proofs.is_open or self.state.halted:
+            return demand
+        kinds = [self.state.kinds_for(node) for node in self.plan.nodes[:1]]
+        return Demand({min(kinds[0] or {0}) if kinds else 0: 1}, 1)
 
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""

@@ -113,7 +113,8 @@ class Proofs:
         for step in repeat.saves:
             state.promises.saves.add(lease, step)
         state.workers.take(worker, lease.id, repeat.width)
-        lease.peers = tuple(state.workers.join_lease(lease.id) for _ in range(1, int(repeat.width)))
+        others, kinds = int(repeat.width) - 1, state.kinds_for(repeat.path[-1][0])
+        lease.peers = tuple(state.workers.join_lease(lease.id, worker, kinds) for _ in range(others))
         self.running[lease.id] = repeat
         command = RunLease(
             lease=lease.id,

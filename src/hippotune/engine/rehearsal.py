@@ -239,7 +239,8 @@ class Rehearsal:
 
     def _worker_for(self, repeat: Repeat, urgent: bool) -> int | None:
         workers = self._state.workers
-        idle = workers.idle_for(repeat.width, self._platform)
+        kinds = self._state.kinds_for(repeat.path[-1][0])
+        idle = workers.idle_for(repeat.width, self._platform, kinds)
         if self._worker is None or not self._state.requests:
             urgent = False
         if repeat.fresh and (pristine := [each for each in idle if workers.is_pristine(each)]):
@@ -258,9 +259,11 @@ class Rehearsal:
         steps = self._steps
         if not steps or (urgent and not self._is_overdue) or not self._state.probed:
             return None
-        idle = self._state.workers.idle_for(self._state.least_width)
         node = self._candidate()
-        if node is None or not idle:
+        if node is None:
+            return None
+        idle = self._state.workers.idle_for(self._state.least_width, kinds=self._state.kinds_for(node))
+        if not idle:
             return None
         path = _path_to(node.holder(steps), steps)
         reference = self._repeat("reference", path, self._trials[node][1], frozenset({steps}))

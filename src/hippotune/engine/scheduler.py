@@ -6,8 +6,10 @@ Nothing is changed here but what the frontier and the workers note for themselve
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from hippotune.engine.deadlines import Limit
 from hippotune.engine.state import State
@@ -17,7 +19,7 @@ from hippotune.plan.node import Node
 from hippotune.scheduling.width import WAITS
 from hippotune.stages.frontier import Place, Task
 
-# How many tasks are looked at for one that is done before a deadline.
+# How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
 
 
@@ -33,6 +35,13 @@ class Choice:
     study: str
     task: Task
     worker: int | None = None
+
+
+class Demand(NamedTuple):
+    """How many slots of each kind there is work for, and how many of them one lease may have together."""
+
+    slots: Mapping[int, int]
+    together: int
 
 
 class Scheduler:
@@ -52,8 +61,8 @@ class Scheduler:
         chosen: Choice | None = None
         for study in sorted(self._frontier.studies(), key=self._leases.width):
             task = self._frontier.best(study)
-            if task is not None and not self._is_in_time(study, task, now):
-                task = self._first_in_time(study, now)
+            if task is not None and not self._can_start(study, task, now):
+                task = self._first_that_can(study, now)
             if task is not None:
                 chosen = Choice(study, task)
                 break
@@ -63,6 +72,8 @@ class Scheduler:
             own = self._state.held(position)
             if own is None:
                 self._workers.clear(worker)  # until something is to be done from there again
+            elif not self._workers.suits(worker, self._state.kinds_for(own.goal)):
+                continue
             elif self._workers.has_place(worker) and (chosen is None or own.reach >= chosen.task.reach):
                 asker = next((each for each in self._askers(own) if self._is_in_time(each, own, now)), None)
                 if asker is not None:
@@ -95,9 +106,38 @@ class Scheduler:
         taken = self._leases.spent(study, now) + self._leases.to_spend(study, now, profile)
         return self._state.deadlines.obstacle(study, now + needed / fastest, taken + needed)
 
-    def _first_in_time(self, study: str, now: float) -> Task | None:
+    def _can_start(self, study: str, task: Task, now: float) -> bool:
+        """Whether a slot that suits a task has room for it, and it is worth starting."""
+        is_room = self._workers.has_room_for(self._state.kinds_for(task.goal))
+        return is_room and self._is_in_time(study, task, now)
+
+    def _first_that_can(self, study: str, now: float) -> Task | None:
         tasks, _ = self._frontier.ready(_MOST_LOOKS, study)
-        return next((task for task in tasks if self._is_in_time(study, task, now)), None)
+        return next((task for task in tasks if self._can_start(study, task, now)), None)
+
+    def demand(self, most: int) -> Demand:
+        """Return what there is work for: what runs, and what could start beside it, as wide as it may be."""
+        slots, together = self._workers.kinds_taken(), 1
+        if not (self._state.halted or self._state.paused):
+            running = self._leases.training()
+            paths = [(lease.path[-1][0], lease.start, lease.goal, lease.width) for lease in running]
+            paths += [(task.goal, task.start, task.end, WAITS) for task in self._frontier.ready(most)[0]]
+            for goal, start, end, present in paths:
+                widest = self._widest(goal, start, end, most)
+                together = max(together, math.ceil(widest))
+                slots[min(self._state.kinds_for(goal) or {0})] += max(math.ceil(widest - present), 0)
+        left = most
+        for kind in sorted(slots):
+            slots[kind] = min(slots[kind], left)
+            left -= slots[kind]
+        return Demand(+slots, together)
+
+    def _widest(self, goal: Node, start: int, end: int, slots: int) -> Fraction:
+        """Return how wide a path may be, were there so many slots; a slot at least."""
+        allocator = self._state.allocator
+        return (
+            Fraction(1) if allocator is None else max(*allocator.ladder(goal, start, end, slots), Fraction(1))
+        )
 
     # How wide.
 
@@ -140,7 +180,9 @@ class Scheduler:
         task, worker = choice.task, choice.worker
         ladder = allocator.ladder(task.goal, task.start, task.end, self._workers.slots)
         most = max(wish, ladder[0])
-        free = self._workers.free if worker is None or self._workers.has_whole(worker) else 0
+        free = 0
+        if worker is None or self._workers.has_whole(worker):
+            free = self._workers.free_of(self._state.kinds_for(task.goal))
         free -= sum(int(lease.claim - lease.width) for lease in self._leases.running() if lease.claim)
         free -= self._state.reserved
         return max((step for step in ladder if step <= most and (step < 1 or step <= free)), default=WAITS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 from hippotune.engine.deadlines import Deadlines
 from hippotune.engine.eviction import CheckpointEviction
@@ -13,15 +14,18 @@ from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.promises import Promises
 from hippotune.engine.trouble import Trouble
 from hippotune.engine.width_allocator import Fits, WidthAllocator
-from hippotune.engine.worker_table import WorkerTable
+from hippotune.engine.worker_table import Kinds, WorkerTable
 from hippotune.plan.facts import Fact, Position
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
-from hippotune.protocol.commands import Command, Record
+from hippotune.protocol.commands import Command, Record, ReleaseWorker
 from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
+from hippotune.sequences.config import Config
 from hippotune.stages.frontier import Place, Task
+
+Suitable = Callable[[Config], frozenset[int]]
 
 
 class State:
@@ -44,6 +48,7 @@ class State:
         policy: WidthPolicy | None,
         fits: Fits | None,
         retries: Retries,
+        suitable: Suitable | None = None,
     ) -> None:
         self.plan = plan
         self.retries = retries
@@ -71,6 +76,7 @@ class State:
         self.pins: list[Callable[[Position], bool]] = []
         self.reserved = 0
         self._fits = fits
+        self._suitable = None if suitable is None else lru_cache(maxsize=1 << 16)(suitable)
         self.allocator: WidthAllocator | None = None
         self.use(policy)
 
@@ -83,6 +89,10 @@ class State:
         self._fits = None
         if self.allocator is not None:
             self.allocator.keep_narrow()
+
+    def kinds_for(self, node: Node) -> Kinds:
+        """Return the kinds of slots that suit the configs of a node; None where all do."""
+        return None if self._suitable is None else self._suitable(node.config)
 
     @property
     def least_width(self) -> Fraction:
@@ -101,7 +111,8 @@ class State:
 
     def take_commands(self) -> list[Command]:
         """Return what the event has led to, facts first, and begin anew."""
-        commands = self.commands
+        commands = [*self.commands, *map(ReleaseWorker, self.workers.released)]
+        self.workers.released.clear()
         if self.facts:
             commands.insert(0, Record(tuple(self.facts)))
         self.commands, self.facts, self.changed, self.claims = [], [], {}, {}

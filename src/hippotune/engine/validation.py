@@ -158,5 +158,8 @@ def _work(engine: Engine) -> Iterator[str]:
     for study in afresh.studies():
         if state.frontier.best(study) != afresh.best(study):
             yield f"the frontier of {study!r} does not follow from the plan and the promises"
-        if engine.workers.free and not (stopped or kept_free) and afresh.best(study) is not None:
+        best = afresh.best(study)
+        if best is None or not engine.workers.free_of(state.kinds_for(best.goal)):
+            continue
+        if not (stopped or kept_free):
             yield f"a worker is idle while something of {study!r} can start"

@@ -164,15 +164,15 @@ class WidthProof:
             if not self._is_source_coming():
                 self._forget()
             return None
-        if self._state.workers.free < int(repeat.width):
+        workers, kinds = self._state.workers, self._state.kinds_for(repeat.path[-1][0])
+        if workers.free_of(kinds) < int(repeat.width):
             self._yield_place()
             return None
         if urgent and not self._state.reserved:
             return None
         self._open = None
         self._state.reserved = 0
-        workers = self._state.workers
-        alike = workers.idle_for(_NARROW, self._platform) or workers.idle_for(_NARROW)
+        alike = workers.idle_for(_NARROW, self._platform, kinds) or workers.idle_for(_NARROW, kinds=kinds)
         return repeat, alike[0]
 
     def done(self, repeat: Repeat) -> None:

@@ -7,11 +7,15 @@ together, each on a part of it, or one of them takes it whole while the others o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Set
 from fractions import Fraction
 
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
+
+# Kinds of slots by their numbers; None for any.
+Kinds = frozenset[int] | None
 
 
 class WorkerTable:
@@ -21,6 +25,8 @@ class WorkerTable:
         self.idle: dict[int, None] = {}
         self.busy: dict[int, int] = {}
         self._slot: dict[int, int] = {}
+        self._host: dict[int, str] = {}
+        self._kind: dict[int, int] = {}
         self._seats: dict[int, dict[int, None]] = {}
         self._taken: dict[int, dict[int, Fraction]] = {}
         self._free: dict[int, None] = {}
@@ -31,13 +37,16 @@ class WorkerTable:
         self._ready: dict[int, None] = {}
         self._pristine: set[int] = set()
         self._platform: dict[int, str] = {}
+        self._leaving: set[int] = set()
+        self.released: list[int] = []
 
-    def join(self, worker: int, slot: int, platform: str = "") -> None:
-        """A worker is up on a slot and holds nothing."""
+    def join(self, worker: int, slot: int, platform: str = "", host: str = "", kind: int = 0) -> None:
+        """A worker is up on a slot of a host and holds nothing."""
         if worker in self._slot:
             raise IllegalTransition(f"worker {worker} joined twice without being lost in between")
         self._slot[worker] = slot
         self._platform[worker] = platform
+        self._host[slot], self._kind[slot] = host, kind
         self._seats.setdefault(slot, {})[worker] = None
         self.idle[worker] = None
         self._pristine.add(worker)
@@ -46,6 +55,7 @@ class WorkerTable:
     def leave(self, worker: int) -> None:
         """A worker is gone."""
         self._let_go(worker)
+        self._leaving.discard(worker)
         self._pristine.discard(worker)
         self._platform.pop(worker, None)
         self.idle.pop(worker, None)
@@ -58,6 +68,14 @@ class WorkerTable:
                 del self._seats[slot]
             self._look(slot)
 
+    def depart(self, worker: int) -> None:
+        """A worker is to go: at once, or when the lease that it is on is over. Then it is `released`."""
+        if worker in self.busy:
+            self._leaving.add(worker)
+        elif worker in self.idle:
+            self.leave(worker)
+            self.released.append(worker)
+
     def take(self, worker: int, lease: int, width: Fraction) -> None:
         """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
         self._let_go(worker)
@@ -68,14 +86,18 @@ class WorkerTable:
         self._taken.setdefault(slot, {})[worker] = min(width, Fraction(1))
         self._look(slot)
 
-    def join_lease(self, lease: int) -> int:
-        """Have another idle worker, with a whole slot, go to work on a lease; return which."""
-        worker = self.choose(None)
+    def join_lease(self, lease: int, leader: int, kinds: Kinds) -> int:
+        """Have another idle worker, with a whole slot and near its leader, go to work on a lease."""
+        worker = self.choose(None, near=leader, kinds=kinds)
         self.take(worker, lease, Fraction(1))
         return worker
 
     def finish(self, worker: int, holds: Position | None, saved: bool) -> None:
         """A worker is idle again; `saved` says whether the state that it holds is in a checkpoint too."""
+        if worker in self._leaving:
+            self.leave(worker)
+            self.released.append(worker)
+            return
         del self.busy[worker]
         self.idle[worker] = None
         slot = self._slot[worker]
@@ -104,10 +126,40 @@ class WorkerTable:
         """The number of slots with a worker on them."""
         return len(self._seats)
 
+    def kind_of(self, slot: int) -> int:
+        """Return of which kind a slot is."""
+        return self._kind[slot]
+
+    def kinds_there(self) -> Counter[int]:
+        """Return how many slots there are of each kind."""
+        return Counter(self._kind[slot] for slot in self._seats)
+
+    def kinds_taken(self) -> Counter[int]:
+        """Return how many slots of each kind have a lease."""
+        return Counter(self._kind[slot] for slot, parts in self._taken.items() if parts)
+
+    def idle_slots(self) -> dict[int, list[int]]:
+        """Return the slots that no lease has, with their workers."""
+        return {slot: list(self._seats[slot]) for slot in self._free}
+
     @property
     def free(self) -> int:
         """The number of slots that no lease has."""
         return len(self._free)
+
+    def free_of(self, kinds: Kinds) -> int:
+        """Return the number of slots of some kinds that no lease has."""
+        return len(self._free) if kinds is None else sum(self._kind[slot] in kinds for slot in self._free)
+
+    def has_room_for(self, kinds: Kinds) -> bool:
+        """Whether a slot of one of these kinds has room for another lease."""
+        if kinds is None:
+            return self.places > 0
+        return any(self._kind[slot] in kinds for slot in (*self._free, *self._partly))
+
+    def suits(self, worker: int, kinds: Kinds) -> bool:
+        """Whether a worker is on a slot of one of these kinds."""
+        return kinds is None or self._kind[self._slot[worker]] in kinds
 
     @property
     def places(self) -> int:
@@ -135,16 +187,16 @@ class WorkerTable:
         """Whether a worker of a platform is up, or of any where it is None; or none is up at all."""
         return not self._platform or platform is None or platform in self._platform.values()
 
-    def idle_for(self, width: Fraction, platform: str | None = None) -> list[int]:
+    def idle_for(self, width: Fraction, platform: str | None = None, kinds: Kinds = None) -> list[int]:
         """Return the idle workers with room for a width of at most 1; last those with an unsaved state.
 
-        With a platform, those of that one.
+        With a platform or kinds of slots, those of that one, and on these.
         """
+        has_room = self.has_whole if width >= 1 else self.has_place
         able = [
             each
             for each in self.idle
-            if (self.has_whole if width >= 1 else self.has_place)(each)
-            and platform in (None, self._platform[each])
+            if has_room(each) and platform in (None, self._platform[each]) and self.suits(each, kinds)
         ]
         return sorted(able, key=lambda worker: worker in self._unsaved)
 
@@ -193,10 +245,17 @@ class WorkerTable:
 
     # Who is to work.
 
-    def choose(self, source: Position | None, whole: bool = True, shunned: Set[int] = frozenset()) -> int:
+    def choose(
+        self,
+        source: Position | None,
+        whole: bool = True,
+        shunned: Set[int] = frozenset(),
+        near: int | None = None,
+        kinds: Kinds = None,
+    ) -> int:
         """Return the idle worker that is best for work from `source`: the one that holds it, or any.
 
-        Those that are `shunned` come last.
+        Those that are `shunned` come last, those on the host of `near` first.
 
         With `whole` it gets its slot to itself; otherwise a slot that others are on goes before a free one.
         """
@@ -204,11 +263,18 @@ class WorkerTable:
         if (
             holder is not None
             and holder not in shunned
+            and self.suits(holder, kinds)
             and (self.has_whole(holder) if whole else self.has_place(holder))
         ):
             return holder
         spare = None
-        for slot in self._free if whole else (*self._partly, *self._free):
+        slots = [*self._free] if whole else [*self._partly, *self._free]
+        if near is not None:
+            host = self._host[self._slot[near]]
+            slots.sort(key=lambda slot: self._host[slot] != host)
+        if kinds is not None:  # the first kind is the most modest
+            slots = sorted((slot for slot in slots if self._kind[slot] in kinds), key=self.kind_of)
+        for slot in slots:
             for worker in self._seats[slot]:
                 if worker in self.idle:
                     if worker not in self._unsaved and worker not in shunned:

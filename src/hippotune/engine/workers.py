@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from hippotune.engine.blame import Blame
 from hippotune.engine.lease import Lease
 from hippotune.engine.leases import Leases
+from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.protocol.commands import Note
-from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost, WorkerNoted
+from hippotune.protocol.events import (
+    Event,
+    LeaseFailed,
+    LeaseFinished,
+    WorkerJoined,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerNoted,
+)
 
 
 @dataclass(slots=True)
@@ -27,8 +36,9 @@ class BrokenLease:
 class Workers:
     """Handles the events of workers. `broken` are leases with several workers that have lost one."""
 
-    def __init__(self, state: State, leases: Leases, proofs: Proofs, blame: Blame) -> None:
+    def __init__(self, state: State, leases: Leases, orders: Orders, proofs: Proofs, blame: Blame) -> None:
         self._state = state
+        self._orders = orders
         self._leases = leases
         self._proofs = proofs
         self._blame = blame
@@ -37,7 +47,18 @@ class Workers:
     def worker_joined(self, event: WorkerJoined) -> None:
         """A worker is up."""
         slot = event.worker if event.slot is None else event.slot
-        self._state.workers.join(event.worker, slot, event.platform)
+        self._state.workers.join(event.worker, slot, event.platform, event.host, event.kind)
+
+    def worker_leaving(self, event: WorkerLeaving) -> None:
+        """A worker is to go: it gets nothing more, and what it trains stops at the end of its step."""
+        state = self._state
+        state.workers.depart(event.worker)
+        self._proofs.worker_lost(event.worker)
+        for lease in state.leases.training():  # a proof is a step long
+            if event.worker in lease.workers:
+                lease.note(state.now, f"worker {event.worker} is leaving")
+                lease.stopping = True
+                self._orders.stop_at(lease, max(lease.at, lease.start + 1))
 
     def worker_noted(self, event: WorkerNoted) -> None:
         """A worker has something to say to a person."""

@@ -18,6 +18,9 @@ Contract
   one of them is lost, all are ended, and each is announced by `WorkerLost`.
 * A lease that fails (`LeaseFailed`) leaves its worker able to take the next lease, from scratch or from a
   checkpoint; where the process had to be replaced for that, `WorkerLost` and `WorkerJoined` follow.
+* Where `release_after` says that slots are given back, there are as many as `demand` has asked for; others
+  have all of theirs from the start. A worker that is to go is announced by `WorkerLeaving`, and goes after
+  `release`, without another word.
 * `emit` may be called from any thread.
 * `now` is the executor's clock in seconds: it never jumps, also where the machine's clock is set. Virtual
   time moves only in `advance`.
@@ -36,6 +39,7 @@ from typing import Any
 from hippotune.executors.environment import alike
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.protocol.events import Event
+from hippotune.sequences.config import Config
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.starting import Start
 
@@ -79,6 +83,9 @@ class Executor(ABC):
     threads: int | None = None
     """The threads of a worker, where the user gave their number."""
 
+    release_after: float | None = None
+    """How long a slot may be idle before it is given back; None where slots are the executor's own."""
+
     @property
     def usual_threads(self) -> int | None:
         """How many threads a worker of a new plan gets; None where that means nothing."""
@@ -105,6 +112,17 @@ class Executor(ABC):
     @abstractmethod
     def carry_out(self, command: ExecutorCommand) -> None:
         """Start or change a lease."""
+
+    def demand(self, slots: Mapping[int, int], together: int) -> None:  # noqa: B027
+        """There is work for so many slots of each kind now, of which a lease may have some `together`."""
+
+    @property
+    def suitable(self) -> Callable[[Config], frozenset[int]] | None:
+        """Which kinds of slots suit a config; None where all are alike."""
+        return None
+
+    def release(self, worker: int) -> None:  # noqa: B027
+        """Let go of a worker that was announced as leaving, when its saves are over."""
 
     @abstractmethod
     async def close(self) -> None:

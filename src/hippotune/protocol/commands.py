@@ -90,6 +90,13 @@ class UpdateLease:
 
 
 @dataclass(frozen=True)
+class ReleaseWorker:
+    """A worker that was leaving has nothing to do any more: it may go when its saves are over."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
 class Answer:
     """Answer a request. Carried out after the facts before it are durable.
 
@@ -145,4 +152,4 @@ class Note:
 
 
 ExecutorCommand = RunLease | UpdateLease
-Command = RunLease | UpdateLease | Answer | Record | DropCheckpoint | Abort | Wake | Note
+Command = RunLease | UpdateLease | ReleaseWorker | Answer | Record | DropCheckpoint | Abort | Wake | Note

@@ -150,12 +150,25 @@ class Halted:
 class WorkerJoined:
     """A worker is up, holds no state and can take a lease. Where several share a slot, `slot` says which.
 
-    Workers whose `platform` is the same come to the same bits.
+    Workers whose `platform` is the same come to the same bits, and those with the same `host` are near each
+    other. Slots may be of several kinds, by their numbers.
     """
 
     worker: int
     slot: int | None = None
     platform: str = ""
+    host: str = ""
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerLeaving:
+    """A worker is to go: its machine is drained, or it is not needed. It takes no more work.
+
+    What it runs stops at the end of its step and is saved, to go on elsewhere. `ReleaseWorker` answers.
+    """
+
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -323,6 +336,7 @@ Event = (
     | Woken
     | Halted
     | WorkerJoined
+    | WorkerLeaving
     | WorkerLost
     | LeaseStarted
     | Progressed

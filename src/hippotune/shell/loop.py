@@ -28,6 +28,7 @@ from hippotune.protocol.commands import (
     DropCheckpoint,
     Note,
     Record,
+    ReleaseWorker,
     RunLease,
     UpdateLease,
     Wake,
@@ -41,6 +42,7 @@ from hippotune.protocol.events import (
     Woken,
     WorkerLost,
 )
+from hippotune.shell.slot_demand import SlotDemand
 
 Deliver = Callable[[Answer], None]
 
@@ -124,6 +126,7 @@ class Loop:
         self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
+        self._slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
 
     # For tuners, on the event loop.
 
@@ -179,6 +182,7 @@ class Loop:
         if not self.engine.leases:
             self._tell_quiet()
         self._proved.wake()
+        self._slots.look_soon()
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called on the event loop at a time of the executor's clock."""
@@ -215,6 +219,8 @@ class Loop:
                         self.executor.carry_out(replace(command, study=study, trial=trial))
                 case UpdateLease():
                     self.executor.carry_out(command)
+                case ReleaseWorker(worker):
+                    self.executor.release(worker)
                 case Record():
                     facts = command.facts
                     for spans in self._spans:
@@ -344,6 +350,7 @@ class Loop:
         """A tuner asks for nothing more: what the others wait for may go on."""
         self.tuners -= 1
         self._listening.remove(listener)
+        self._slots.look_soon()
         if self.tuners:
             self._push_time()
 

@@ -105,6 +105,7 @@ class Runtime:
             self._proofs,
             self._retries,
             self._checkpoint_every,
+            self.executor.suitable,
         )
         behind = self._keeps_files and self.files.is_remote
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)

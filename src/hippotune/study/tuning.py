@@ -161,11 +161,14 @@ class Tuning:
         if self._error is not None:
             raise self._error
         self._check_time()
+        suitable = self._loop.executor.suitable
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
             trial = who if isinstance(who, Trial) else Trial(len(self.asked), self._completion(who))
             check_ask(trial.config, step, group.every)
+            if suitable is not None:
+                suitable(trial.config)  # raises where no slot would do
             if trial in self._open:
                 raise InvalidInput(
                     f"trial {trial.number} was asked for step {step} while an earlier ask is open; "

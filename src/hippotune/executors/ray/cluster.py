@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,10 @@ class SlotResources:
     def __str__(self) -> str:
         return ", ".join(f"{amount:g} {name}" for name, amount in self.amounts.items())
 
+    def covers(self, needs: Mapping[str, float]) -> bool:
+        """Whether a slot has all that is needed."""
+        return all(self.amounts.get(name, 0) >= amount for name, amount in needs.items())
+
     @property
     def cores(self) -> int:
         """How many threads a slot can keep busy."""
@@ -62,14 +66,26 @@ class SlotResources:
         return round(amount * _UNITS) // need
 
 
+def slot_kinds(slot: Any) -> list[SlotResources]:
+    """Return the kinds of slots that a user has asked for: one, or a list of them."""
+    several = slot if isinstance(slot, list | tuple) and slot else [{"CPU": 1} if slot is None else slot]
+    return [SlotResources(kind) for kind in several]
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the cluster has: how many slots fit on its nodes were they idle, and what is free of what now."""
+    """What the cluster has: how many slots of each kind fit on its idle nodes, and what is free of what now.
+
+    Nodes that are `draining` are about to go. `waiting` are the tasks, actors and bundles of all users that
+    its nodes could hold and that it has no room for now.
+    """
 
     nodes: frozenset[str]
-    slots: int
+    slots: tuple[int, ...]
     free: Mapping[str, float]
     total: Mapping[str, float]
+    draining: frozenset[str] = frozenset()
+    waiting: int = 0
 
     def describe(self, names: Iterable[str]) -> str:
         """Return what is free of some resources, for people to read."""
@@ -100,15 +116,31 @@ class Cluster:
         """Whether this process is still part of it."""
         return not self._left and bool(self.ray.is_initialized())
 
-    def room(self, slot: SlotResources) -> Room:
+    def room(self, kinds: Sequence[SlotResources]) -> Room:
         """Ask the cluster what it has."""
+        from ray._private.state import state
+        from ray.autoscaler.v2.sdk import get_cluster_resource_state
+
+        draining = frozenset(state.get_draining_nodes())
         nodes = {node["NodeID"]: node["Resources"] for node in self.ray.nodes() if node["Alive"]}
+        lasting = [resources for node, resources in nodes.items() if node not in draining]
+        wanted = get_cluster_resource_state(self.ray._private.worker.global_worker.gcs_client)
+        single = [(one.request.resources_bundle, one.count) for one in wanted.pending_resource_requests]
+        bundles = [one for gang in wanted.pending_gang_resource_requests for one in gang.requests]
+        single += [(bundle.resources_bundle, 1) for bundle in bundles]
         return Room(
-            frozenset(nodes),
-            sum(slot.fit_on(resources) for resources in nodes.values()),
+            frozenset(nodes) - draining,
+            tuple(sum(kind.fit_on(resources) for resources in lasting) for kind in kinds),
             self.ray.available_resources(),
             self.ray.cluster_resources(),
+            draining,
+            sum(count for request, count in single if any(_holds(node, request) for node in lasting)),
         )
+
+    def namespaces(self, prefix: str) -> int:
+        """Return how many namespaces that begin so have named actors, or wait for them."""
+        actors = self.ray.util.list_named_actors(all_namespaces=True)
+        return len({actor["namespace"] for actor in actors if actor["namespace"].startswith(prefix)})
 
     def leave(self) -> None:
         """Let go of the cluster. May be called twice."""
@@ -121,6 +153,10 @@ class Cluster:
             if _users == 0 and _joined_here:
                 _joined_here = False
                 self.ray.shutdown()
+
+
+def _holds(node: Mapping[str, float], request: Mapping[str, float]) -> bool:
+    return all(node.get(name, 0) >= amount for name, amount in request.items())
 
 
 _joining = threading.Lock()

@@ -1,4 +1,7 @@
-"""All slots of an executor on Ray: replaced where they are lost, and as many as the cluster has room for.
+"""All slots of an executor on Ray: replaced where they are lost, and as many as there is work for.
+
+A slot that is not needed is given back. One on a node that is drained moves, and so does one that others wait
+for while the executor has more than its share of the cluster: what it trains is saved first.
 
 A thread of its own runs an event loop, on which everything here happens. What the engine wants done is put
 there too.
@@ -9,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -20,10 +22,10 @@ from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.ray.actor import ActorSpec, Closed, Failed, Message, Messages, Ready
 from hippotune.executors.ray.cluster import Cluster, Room, SlotResources
 from hippotune.executors.ray.metrics import Metrics
-from hippotune.executors.ray.slot import Actors, RaySlot
+from hippotune.executors.ray.slot import NAMESPACE, Actors, RaySlot
 from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import WorkerJoined, WorkerLost
+from hippotune.protocol.events import LeaseStarted, WorkerJoined, WorkerLost
 
 _log = logging.getLogger("hippotune")
 
@@ -32,13 +34,20 @@ _MOST_FAILED_STARTS = 3
 _LOOK_SECONDS = 1.0
 # How long it may take until an actor is up before people hear that room for it is waited for.
 _SAY_SECONDS = 10.0
+# How long slots are then placed one by one that were wanted together.
+_SCATTER_SECONDS = 300.0
+# How long others wait for a slot before one of those above the executor's share is given to them.
+_YIELD_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an executor is to have. `slots` None is as many as the cluster's nodes have room for."""
+    """What an executor is to have: slots of several kinds, the most modest first.
 
-    resources: SlotResources
+    `slots` None is as many as the cluster's nodes have room for.
+    """
+
+    kinds: Sequence[SlotResources]
     slots: int | None
     packing: int
     runtime_env: Mapping[str, Any] | None
@@ -51,12 +60,19 @@ class RayPool:
         self._cluster = cluster
         self._wanted = wanted
         self._emit = emit
-        self._actors = Actors(cluster, wanted.resources, wanted.runtime_env, spec, study)
+        self._actors = Actors(cluster, wanted.kinds, wanted.runtime_env, spec, study)
         self._metrics = Metrics()
         self._closing = False
         self._slots: list[RaySlot] = []
         self._groups = WorkerGroups()
-        self._nodes: frozenset[str] = frozenset()
+        self._room: Room | None = None
+        self._demand: Mapping[int, int] = {}
+        self._together = 1
+        self._most: int | None = None
+        self._alone_at = monotonic()
+        self._placed_at: dict[int, float] = {}
+        self.restart_seconds = 0.0
+        self._gangs_at = monotonic()
         self._complete_at = monotonic()
         self._warned = False
         self._lookout: asyncio.Task[None] | None = None
@@ -65,8 +81,13 @@ class RayPool:
 
     @property
     def size(self) -> int:
-        """How many slots there are to be."""
-        return sum(not slot.retired for slot in self._slots)
+        """How many slots there are to be now."""
+        return sum(slot.counts for slot in self._slots)
+
+    @property
+    def capacity(self) -> int:
+        """How many slots there can be: as many as were wanted, or as the cluster has room for."""
+        return self._wanted.slots or max(1, 0 if self._room is None else sum(self._room.slots))
 
     # For any thread.
 
@@ -78,6 +99,14 @@ class RayPool:
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker, and a lease with peers to all of them; returns at once."""
         self._loop.call_soon_threadsafe(self._carry_out, command)
+
+    def demand(self, slots: Mapping[int, int], together: int) -> None:
+        """There is work for so many slots of each kind, of which a lease may have some together."""
+        self._loop.call_soon_threadsafe(self._take_demand, slots, together)
+
+    def release(self, worker: int) -> None:
+        """A worker that was leaving is not needed any more."""
+        self._loop.call_soon_threadsafe(self._release, worker)
 
     def close(self) -> None:
         """Let saves that are under way finish, then end all actors. Waits for it."""
@@ -95,7 +124,7 @@ class RayPool:
     # On the event loop.
 
     async def _start(self) -> None:
-        self._take_in(self._cluster.room(self._wanted.resources))
+        self._take_in(self._cluster.room(self._wanted.kinds))
         self._lookout = asyncio.create_task(self._look())
 
     async def _close(self) -> None:
@@ -143,17 +172,27 @@ class RayPool:
         match message:
             case Ready():
                 slot.place = message
+                self._placed_at[slot.number] = monotonic()
             case Failed(reason):
                 self._give_up(slot, reason)
-            case Closed():
+            case Closed() if self._closing:
                 slot.close()
+            case Closed():
+                slot.retire()
+                self._resize()
+            case WorkerJoined() if slot.leaving:  # its process was replaced meanwhile
+                slot.release(worker)
             case WorkerJoined():
                 slot.failed_starts = 0
+                took = monotonic() - self._placed_at[slot.number]
+                self.restart_seconds = max(self.restart_seconds, took)
                 slot.announce(worker, message.platform)
             case WorkerLost(_, reason, kind):
                 slot.forget(worker, reason, kind)
                 self._end_those_bound_to(worker)
             case _:
+                if isinstance(message, LeaseStarted):  # `prepare` runs before the first
+                    self.restart_seconds = max(self.restart_seconds, message.seconds)
                 if self._groups.counts(message):
                     self._metrics.observe(message)
                     self._emit(message)
@@ -166,6 +205,7 @@ class RayPool:
 
     def _replace(self, slot: RaySlot, error: Exception) -> None:
         """Have another actor made for one that is gone."""
+        was_leaving = slot.leaving
         slot.failed_starts = 0 if slot.joined else slot.failed_starts + 1
         where = "" if slot.place is None else f" on {slot.place}"
         reason = f"the actor of slot {slot.number}{where} is gone: {error}"
@@ -174,6 +214,8 @@ class RayPool:
             self._end_those_bound_to(worker)
         if self._closing:
             slot.close()
+        elif was_leaving:
+            self._resize()
         elif slot.failed_starts == _MOST_FAILED_STARTS:
             self._give_up(slot, f"{_MOST_FAILED_STARTS} actors in a row did not come up. The last: {reason}")
         else:
@@ -189,54 +231,123 @@ class RayPool:
         else:
             slot.announce(slot.workers[0])
 
-    # What the cluster has.
+    # How many slots.
+
+    def _take_demand(self, slots: Mapping[int, int], together: int) -> None:
+        self._demand, self._together = slots, together
+        self._grow()
+
+    def _release(self, worker: int) -> None:
+        slot = self._slot_of(worker)
+        if slot.joined:
+            slot.release(worker)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            with suppress(Exception):  # a cluster that does not answer now may do so later
-                self._take_in(await asyncio.to_thread(self._cluster.room, self._wanted.resources))
+            try:
+                room = await asyncio.to_thread(self._cluster.room, self._wanted.kinds)
+            except Exception as error:  # a cluster that does not answer now may do so later
+                _log.info("the cluster does not say what it has: %s", error)
+            else:
+                self._take_in(room)
 
     def _take_in(self, room: Room) -> None:
         """Adjust to what the cluster has."""
-        if room.nodes != self._nodes:
-            self._nodes = room.nodes
-            self._resize(self._wanted.slots or max(1, room.slots))
+        before, self._room = self._room, room
+        if before is None or room.nodes != before.nodes:
+            for slot in self._slots:
+                if slot.given_up is not None:  # it may do better elsewhere
+                    slot.lose(slot.given_up)
+        for slot in self._slots:
+            if slot.joined and not slot.leaving and slot.place and slot.place.node in room.draining:
+                _log.warning("%s is drained: what slot %d trains is saved and moves", slot.place, slot.number)
+                slot.leave()
+        self._give_way(room)
+        self._resize()
         self._say_what_is_waited_for(room)
 
-    def _resize(self, wanted: int) -> None:
-        """Have as many slots as wanted. Those that work stay; what was given up tries again."""
-        for slot in self._slots:
-            if slot.given_up is not None:
-                slot.lose(slot.given_up)
-        for slot in reversed(self._slots):
-            if slot.waiting and self.size > wanted:
-                slot.retire()
-        for slot in self._slots:
-            if slot.retired and self.size < wanted:
-                slot.start()
-        while self.size < wanted:
-            self._add_slot()
+    def _give_way(self, room: Room) -> None:
+        """Where others wait for room, have no more than a share of the cluster, after a while."""
+        others = room.waiting - sum(slot.waiting and not slot.placed for slot in self._slots)
+        if others <= 0:
+            self._alone_at, self._most = monotonic(), None
+        elif monotonic() - self._alone_at > _YIELD_SECONDS:
+            self._alone_at = monotonic()
+            share = max(1, sum(room.slots) // max(2, self._cluster.namespaces(NAMESPACE)))
+            self._most = max(share, self.size - 1)
+            working = [slot for slot in self._slots if slot.joined and not slot.leaving]
+            if len(working) > self._most:
+                _log.warning("others wait for the cluster: slot %d is given back", working[-1].number)
+                working[-1].leave()
 
-    def _add_slot(self) -> None:
-        number, packing = len(self._slots), self._wanted.packing
-        workers = range(number * packing, (number + 1) * packing)
-        slot = RaySlot(number, workers, self._actors, self._emit, self._hear)
-        self._slots.append(slot)
-        slot.start()
+    def _resize(self) -> None:
+        """Have as many slots as there is work for. Those that are up stay, until the engine releases them."""
+        for kind in range(len(self._wanted.kinds)):
+            for slot in reversed(self._slots):
+                if slot.kind == kind and slot.waiting and self._missing(kind) < 0:
+                    slot.retire()
+        self._grow()
+
+    def _missing(self, kind: int) -> int:
+        """Return how many slots of a kind there should be beyond those that there are; below 0, too many."""
+        there = sum(slot.counts for slot in self._slots if slot.kind == kind)
+        most = self._demand.get(kind, 0)
+        if self._wanted.slots is None and self._room is not None:
+            most = min(most, max(self._room.slots[kind], 1 if len(self._wanted.kinds) == 1 else 0))
+        limit = self.capacity if self._most is None else min(self.capacity, self._most)
+        return min(most, limit - self.size + there) - there
+
+    def _grow(self) -> None:
+        for kind in () if self._closing else range(len(self._wanted.kinds)):
+            missing = max(self._missing(kind), 0)
+            spare = [slot for slot in self._slots if slot.kind == kind and slot.retired]
+            held = [slot for slot in spare if slot.is_held][:missing]
+            for slot in held:
+                slot.start()
+            missing -= len(held)
+            while missing > 0:
+                size = min(self._together, missing) if self._gangs_at <= monotonic() else 1
+                self._start_together(kind, size)
+                missing -= size
+
+    def _start_together(self, kind: int, size: int) -> None:
+        """Have slots that have no actor, new ones where there are not enough, placed together."""
+        packing, spare = (
+            self._wanted.packing,
+            [slot for slot in self._slots if slot.kind == kind and slot.retired and not slot.is_held],
+        )
+        while len(spare) < size:
+            number = len(self._slots)
+            workers = range(number * packing, (number + 1) * packing)
+            spare.append(RaySlot(number, kind, workers, self._actors, self._emit, self._hear))
+            self._slots.append(spare[-1])
+        gang = self._actors.gang(kind, size, spare[0].number) if size > 1 else None
+        for member, slot in enumerate(spare[:size]):
+            slot.gang = None if gang is None else (gang, member)
+            slot.start()
 
     def _say_what_is_waited_for(self, room: Room) -> None:
         if all(slot.placed for slot in self._slots if slot.waiting):
             self._complete_at, self._warned = monotonic(), False
         elif not self._warned and monotonic() - self._complete_at > _SAY_SECONDS:
             self._warned = True
-            free = room.describe(self._wanted.resources.amounts)
-            if not room.slots:
+            self._break_up_gangs()
+            free = room.describe(dict.fromkeys(name for kind in self._wanted.kinds for name in kind.amounts))
+            if not all(room.slots):
                 free += ", and no node can hold a slot even when it is idle"
             _log.warning(
                 "waiting for the cluster: it has found room for %d of %d slots, each takes %s. Free now: %s",
                 sum(slot.placed for slot in self._slots),
                 self.size,
-                self._wanted.resources,
+                ", or ".join(map(str, self._wanted.kinds)),
                 free,
             )
+
+    def _break_up_gangs(self) -> None:
+        """Have slots one by one that the cluster finds no room for together."""
+        self._gangs_at = monotonic() + _SCATTER_SECONDS
+        for slot in self._slots:
+            if slot.waiting and not slot.placed and slot.is_held:
+                slot.retire()
+        self._grow()

@@ -1,6 +1,8 @@
 """A slot of a Ray cluster as the driver sees it: one actor after the other, and what is heard of them.
 
     retired ◀──▶ waiting ──▶ joined ──▶ lost ──▶ waiting ...     three actors in a row that fail: given up
+       ▲                        └──▶ leaving ──┐
+       └───────────────────────────────────────┘
 
 An actor waits until the cluster has room for it. Orders are calls of it, messages come by a stream, and Ray
 says when the actor is gone, and why. All of this happens on the event loop of the pool.
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -20,11 +23,15 @@ from hippotune.executors.base import Emit
 from hippotune.executors.local.slot import patience_with
 from hippotune.executors.ray.actor import ActorSpec, Messages, Order, RayWorker, Ready
 from hippotune.executors.ray.cluster import Cluster, SlotResources
+from hippotune.executors.ray.gang import Gang
 from hippotune.executors.shipping import encode
 from hippotune.executors.worker.wide import Part
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import LeaseFailed, WorkerJoined, WorkerLost
+from hippotune.protocol.events import LeaseFailed, WorkerJoined, WorkerLeaving, WorkerLost
 from hippotune.protocol.failures import LossKind
+
+# What the namespaces of executors begin with.
+NAMESPACE = "hippo-"
 
 Hear = Callable[["RaySlot", Any, Messages | Exception], None]
 
@@ -38,24 +45,31 @@ class Actors:
     def __init__(
         self,
         cluster: Cluster,
-        resources: SlotResources,
+        kinds: Sequence[SlotResources],
         runtime_env: Mapping[str, Any] | None,
         spec: ActorSpec,
         study: str,
     ) -> None:
         self._cluster = cluster
-        self._prefix = f"hippo/{study}/worker-"
-        options = {**resources.options(), "max_restarts": 0, "namespace": spec.marker}
+        self._kinds = kinds
+        self._prefix = f"hippo/{study}"
+        namespace = f"{NAMESPACE}{secrets.token_hex(8)}"
+        options: dict[str, Any] = {"max_restarts": 0, "namespace": namespace}
         if runtime_env and not cluster.carries_environment:
             options["runtime_env"] = dict(runtime_env)
         self._class = cluster.ray.remote(RayWorker)
         self._options = options
         self._spec = cluster.ray.put(spec)  # to every node once, however many slots it has
 
-    def make(self, workers: Sequence[int], times: int) -> Any:
+    def make(self, kind: int, workers: Sequence[int], times: int, where: Mapping[str, Any]) -> Any:
         """Have an actor made that holds a slot; it comes up when there is room for it."""
-        name = self._prefix + "+".join(map(str, workers)) + (f".{times}" if times else "")
-        return self._class.options(**self._options, name=name).remote(name, workers, self._spec)
+        name = f"{self._prefix}/worker-{'+'.join(map(str, workers))}" + (f".{times}" if times else "")
+        options = {**self._options, **self._kinds[kind].options(), **where}
+        return self._class.options(**options, name=name).remote(name, workers, self._spec)
+
+    def gang(self, kind: int, size: int, number: int) -> Gang:
+        """Have the cluster hold room for some slots together."""
+        return Gang(self._cluster, self._kinds[kind], size, f"{self._prefix}/gang-{number}")
 
     def kill(self, actor: Any) -> None:
         """End an actor at once, and with it its processes. For any thread."""
@@ -80,15 +94,24 @@ class RaySlot:
         Where the actor is.
     failed_starts : int
         How many actors in a row did not come up.
+    gang : tuple[Gang, int] or None
+        What it is placed together with, and which member of it the slot is.
+    leaving : bool
+        Whether the slot is to be given back as soon as the engine needs it no more.
     """
 
-    def __init__(self, number: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear) -> None:
+    def __init__(
+        self, number: int, kind: int, workers: Sequence[int], actors: Actors, emit: Emit, hear: Hear
+    ) -> None:
         self.number = number
+        self.kind = kind
         self.workers = workers
         self.announced: set[int] = set()
         self.given_up: str | None = None
         self.place: Ready | None = None
         self.failed_starts = 0
+        self.gang: tuple[Gang, int] | None = None
+        self.leaving = False
         self._actors = actors
         self._emit = emit
         self._hear = hear
@@ -118,6 +141,16 @@ class RaySlot:
         """Whether nothing is to be expected of this slot."""
         return self._actor is None and self.given_up is None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the cluster holds a place for it, with its gang."""
+        return self.gang is not None and not self.gang[0].is_over
+
+    @property
+    def counts(self) -> bool:
+        """Whether the slot is one of those that there are to be."""
+        return not self.retired and not self.leaving
+
     def holds(self, actor: Any) -> bool:
         """Whether an actor is the present one, and was not given up meanwhile."""
         return actor is self._actor
@@ -126,13 +159,32 @@ class RaySlot:
         """Have an actor made, as soon as the cluster has room for it."""
         self.place = None
         self._orders = itertools.count()
-        self._actor = self._actors.make(self.workers, next(self._made))
+        where: Mapping[str, Any] = {}
+        if self.gang is not None and self.is_held:
+            gang, member = self.gang
+            gang.hold(member)
+            where = gang.options(member)
+        self._actor = self._actors.make(self.kind, self.workers, next(self._made), where)
         self._listening = asyncio.create_task(self._listen(self._actor))
 
     def announce(self, worker: int, platform: str = "") -> None:
         """Have the engine count on a worker."""
         self.announced.add(worker)
-        self._emit(WorkerJoined(worker, self.number, platform))
+        host = "" if self.place is None else self.place.node
+        self._emit(WorkerJoined(worker, self.number, platform, host, self.kind))
+
+    def leave(self) -> None:
+        """Say that the workers are to go; the engine answers when it needs them no more."""
+        self.leaving = True
+        for worker in sorted(self.announced):
+            self._emit(WorkerLeaving(worker))
+
+    def release(self, worker: int) -> None:
+        """The engine needs a worker no more; the last of the slot ends the actor when its saves are over."""
+        self.leaving = True
+        self.announced.discard(worker)
+        if not self.announced:
+            self.ask_to_close()
 
     def forget(self, worker: int, reason: str, kind: LossKind) -> None:
         """Say that a worker is lost, if the engine counts on it."""
@@ -170,6 +222,10 @@ class RaySlot:
         self._actor = None
         self.announced.clear()
         self.given_up = None
+        self.leaving = False
+        if self.gang is not None:
+            gang, member = self.gang
+            gang.let_go(member)
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None

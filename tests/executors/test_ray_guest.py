@@ -1,0 +1,136 @@
+"""A study is a good guest on a cluster: it has what it can use, gives back the rest, and makes way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import hippotune as hippo
+from executors.noisy import Noisy
+from executors.ray_nodes import Nodes, is_on
+from executors.rig import CONFIG, SECONDS, Gate, Rig
+from hippotune import Ray, Study
+from hippotune.executors.ray import pool as ray_pool
+from hippotune.protocol.events import WorkerJoined
+
+STEPS = 200
+HOLD = 5
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.close()
+
+
+def until(is_so: Callable[[], Any], gate: Gate | None = None, pause: float = 0.05) -> None:
+    """Wait for something to become so; meanwhile trainers pass the gate, one with every pause."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(pause)
+        if gate is not None:
+            gate.open()
+
+
+def study_on(executor: Ray, home: Path, gate: Gate, **options: Any) -> Study:
+    settings = {"gate": gate.address}
+    return Study("guest", Noisy, home=home, executor=executor, settings=settings, version="1", **options)
+
+
+def rates(count: int) -> hippo.GridSearch:
+    space = {"rate": [0.1 * (number + 1) for number in range(count)], "fault": ["none"], "hold": [HOLD]}
+    return hippo.GridSearch(space, metric="sum", mode="max", max_steps=STEPS)
+
+
+def workers_of(cluster: Nodes) -> list[str]:
+    return [name for name in cluster.actors if name.startswith("hippo/")]
+
+
+def tune(pool: ThreadPoolExecutor, study: Study, trials: int) -> Future[Any]:
+    return pool.submit(study.tune, rates(trials), progress=False)
+
+
+def test_a_study_of_one_trial_has_one_slot_while_it_runs_and_none_afterwards(
+    cluster: Nodes, tmp_path: Path, gate: Gate
+) -> None:
+    cluster.have(2)
+    executor = Ray(slot={"place": 1}, release_after=0.1)
+    with ThreadPoolExecutor() as pool, study_on(executor, tmp_path, gate, audit=0) as study:
+        tuned = tune(pool, study, 1)
+        gate.wait_for(HOLD)
+        assert workers_of(cluster) == ["hippo/guest/worker-0"]
+        other = cluster.occupy({"place": 1})
+        until(tuned.done, gate, 0.0)
+        assert tuned.result().work.steps_trained == STEPS
+        until(lambda: not workers_of(cluster))
+        other.release()
+        again = tune(pool, study, 2)
+        gate.wait_for(HOLD)
+        until(again.done, gate, 0.0)
+        assert again.result().work.steps_trained == STEPS
+
+
+def test_a_node_that_is_drained_has_its_leases_saved_and_moved_and_no_step_is_trained_again(
+    cluster: Nodes, tmp_path: Path, gate: Gate
+) -> None:
+    nodes = cluster.have(2)
+    with (
+        ThreadPoolExecutor() as pool,
+        study_on(Ray(slot={"place": 1}), tmp_path, gate, audit=0) as study,
+    ):
+        tuned = tune(pool, study, 1)
+        gate.wait_for(HOLD)
+        process = psutil.Process(gate.waiting_process)
+        [node] = [node for node in nodes if is_on(node, process)]
+        cluster.drain(node)
+        until(lambda: not process.is_running(), gate)
+        assert not tuned.done()
+        until(tuned.done, gate, 0.0)
+        assert tuned.result().work.steps_trained == STEPS
+    cluster.kill(node)
+
+
+def test_a_study_that_has_the_whole_cluster_gives_some_of_it_to_others_who_wait(
+    cluster: Nodes, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_pool, "_YIELD_SECONDS", 0.5)
+    cluster.have(2)
+    with (
+        ThreadPoolExecutor() as pool,
+        study_on(Ray(slot={"place": 1}), tmp_path, gate, audit=0) as study,
+    ):
+        tuned = tune(pool, study, 2)
+        until(lambda: len(workers_of(cluster)) == 2)
+        gate.wait_for(HOLD)
+        other = pool.submit(cluster.occupy, {"place": 1})
+        until(other.done, gate)
+        assert not tuned.done()
+        assert len(workers_of(cluster)) == 1
+        until(tuned.done, gate, 0.0)
+        assert tuned.result().work.steps_trained == 2 * STEPS
+        other.result().release()
+
+
+def test_slots_that_leases_need_together_are_asked_for_together_and_given_back_together(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    cluster.have(2)
+    rig = Rig(Ray(slot={"place": 1}), tmp_path, config=CONFIG, together=2)
+    for worker in range(2):
+        rig.wait(WorkerJoined, worker=worker)
+    assert cluster.gangs == {"hippo/rig/gang-0": "PACK"}
+    rig.executor.demand({}, 1)
+    rig.executor.release(0)
+    until(lambda: len(workers_of(cluster)) == 1)
+    assert cluster.gangs
+    rig.executor.release(1)
+    until(lambda: not cluster.gangs)
+    rig.close()
