@@ -79,7 +79,7 @@ def test_demand_is_what_runs_and_what_could_run_beside_it_as_wide_as_it_may_be()
 def test_those_that_train_a_lease_together_are_near_each_other_where_possible() -> None:
     table = WorkerTable()
     for number, host in enumerate("abcab"):
-        table.join(number, number, host)
+        table.join(number, number, host=host)
     table.take(0, 7, Fraction(2))
     assert table.choose(None, near=0) == 3
     table.take(3, 7, Fraction(1))

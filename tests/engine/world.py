@@ -159,7 +159,8 @@ class World:
     def join(self, number: int) -> None:
         """A worker is up; platforms are given to slots in turns."""
         slot = number % self.slots
-        self.feed(WorkerJoined(number, slot, self._platforms[slot % len(self._platforms)]))
+        platform = self._platforms[slot % len(self._platforms)]
+        self.feed(WorkerJoined(number, slot, platform, kind=self.kinds.get(slot, 0)))
 
     def submit(
         self,
