@@ -62,17 +62,24 @@ class Orthogonal(_Parametrized):
 
 
 class Squared(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight * weight
+
+
+class Counted(Squared):
     """Counts how often it is used, beside what it does."""
 
     calls = 0
 
     def forward(self, weight: Tensor) -> Tensor:
         self.calls += 1
-        return weight * weight
+        return super().forward(weight)
 
 
 class OwnParametrization(_Parametrized):
     """A parametrization of one's own, registered in step 2."""
+
+    parametrization: type[nn.Module] = Squared
 
     def start(self) -> None:
         self.step = 0
@@ -80,10 +87,18 @@ class OwnParametrization(_Parametrized):
     def amount(self) -> float:
         self.step += 1
         if self.step == 2:
-            parametrize.register_parametrization(self.model, "weight", Squared())
+            parametrize.register_parametrization(self.model, "weight", self.parametrization())
             lr = self.optimizer.param_groups[0]["lr"]
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, momentum=0.9)
         return 1.0
+
+
+class CountedParametrization(OwnParametrization):
+    """The same, and it counts its uses: evaluate() changes that count."""
+
+    expect = "named"
+    named = "calls"
+    parametrization = Counted
 
 
 class Pruned(_Parametrized):
