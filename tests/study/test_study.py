@@ -138,7 +138,7 @@ def test_a_study_that_printed_nothing_leaves_no_log(tmp_path: Path) -> None:
 def test_steps_beyond_what_32_bits_count(tmp_path: Path) -> None:
     far = 2**31
     space = {"lr": [MultiStep(0.1, [far - 5], 0.1), MultiStep(0.1, [far + 5], 0.1)], "bs": [16]}
-    with simulated("far", tmp_path) as study:
+    with simulated("far", tmp_path, seconds_per_step=1e-6) as study:
         report = study.tune(grid(space, steps=far + 10), progress=False)
     assert [list(trial.metrics) for trial in report.trials] == [[far + 10]] * 2
     assert report.work.steps_trained == far + 10 + 15
