@@ -42,26 +42,41 @@ def tune(study: hippo.Study, space: Mapping[str, Any]) -> hippo.study.Report:
 
 
 def kill_once(trainer: hippo.Trainer, step: int) -> None:
-    """Kill the process that runs the study and this worker, at a step, where that was not done before."""
+    """Kill this worker at a step, and the process of the study if it asks for that; but only once."""
     mark = Path(trainer.settings.get("mark", "/"))
     if step == 4 and not mark.exists():
         mark.touch()
-        os.kill(int(os.environ["HIPPO_TO_KILL"]), signal.SIGKILL)
+        if "HIPPO_TO_KILL" in os.environ:
+            os.kill(int(os.environ["HIPPO_TO_KILL"]), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_and_resumed(
+def tuned_through_a_kill(
     trainer: type[hippo.Trainer], space: Mapping[str, Any], home: Path
 ) -> tuple[hippo.Study, hippo.study.Report]:
-    """Tune in a process of its own, which is killed, and then here."""
-    settings = {"mark": str(home / "mark")}
+    """Tune; the worker is killed in the middle, and another goes on from its last checkpoint."""
+    study = study_of(trainer, str(home), {"mark": str(home / "mark")})
+    report = tune(study, space)
+    assert (home / "mark").exists()
+    assert len(report.trials) == 8
+    assert report.work.steps_trained < report.work.steps_requested
+    assert report.exactness.startswith("exact")
+    return study, report
+
+
+def killed_with_its_process(trainer: type[hippo.Trainer], home: Path) -> None:
+    """Tune ``SPACE`` in a process of its own, which is killed in the middle."""
     program = (
         "import os; os.environ['HIPPO_TO_KILL'] = str(os.getpid()); "
-        f"from adapters.common import study_of, tune; from {trainer.__module__} import "
-        f"{trainer.__name__} as trainer, SPACE; tune(study_of(trainer, {str(home)!r}, {settings!r}), SPACE)"
+        "from adapters.common import study_of, tune; "
+        f"from {trainer.__module__} import {trainer.__name__} as trainer, SPACE; "
+        f"tune(study_of(trainer, {str(home)!r}, {{'mark': {str(home / 'mark')!r}}}), SPACE)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    study = study_of(trainer, str(home), settings)
-    return study, tune(study, space)
+
+
+def found_in(report: hippo.study.Report, name: str = "bits") -> dict[hippo.Config, float]:
+    """Return a metric of every trial at the last step."""
+    return {trial.config: trial.metrics[STEPS][name] for trial in report.trials}

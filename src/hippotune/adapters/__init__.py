@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hippotune.adapters.lightgbm import LightGBMTrainer
     from hippotune.adapters.sklearn import SklearnTrainer
+    from hippotune.adapters.transformers import TransformersTrainer
     from hippotune.adapters.xgboost import XGBoostTrainer
 
-__all__ = ["LightGBMTrainer", "SklearnTrainer", "XGBoostTrainer"]
+__all__ = ["LightGBMTrainer", "SklearnTrainer", "TransformersTrainer", "XGBoostTrainer"]
 
 _MODULES = {
     "LightGBMTrainer": "lightgbm",
     "SklearnTrainer": "sklearn",
+    "TransformersTrainer": "transformers",
     "XGBoostTrainer": "xgboost",
 }
 
