@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hippotune.adapters.lightgbm import LightGBMTrainer
+    from hippotune.adapters.lightning import LightningTrainer
     from hippotune.adapters.sklearn import SklearnTrainer
     from hippotune.adapters.transformers import TransformersTrainer
     from hippotune.adapters.xgboost import XGBoostTrainer
 
-__all__ = ["LightGBMTrainer", "SklearnTrainer", "TransformersTrainer", "XGBoostTrainer"]
+__all__ = ["LightGBMTrainer", "LightningTrainer", "SklearnTrainer", "TransformersTrainer", "XGBoostTrainer"]
 
 _MODULES = {
     "LightGBMTrainer": "lightgbm",
+    "LightningTrainer": "lightning",
     "SklearnTrainer": "sklearn",
     "TransformersTrainer": "transformers",
     "XGBoostTrainer": "xgboost",
