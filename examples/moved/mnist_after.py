@@ -66,9 +66,11 @@ test_loader = DataLoader(TensorDataset(images[1::2], targets[1::2]), 1000)
 
 
 class Digits(hippo.TorchTrainer):
+    def prepare(self):
+        self.data = TensorDataset(images[::2], targets[::2])
+
     def build(self):
-        data = TensorDataset(images[::2], targets[::2])
-        self.loader = hippo.Loader(data, args.batch_size, seed=self.seed)
+        self.loader = hippo.Loader(self.data, args.batch_size, seed=self.seed)
         self.model = Net().to(device)
         self.optimizer = optim.Adadelta(self.model.parameters(), lr=args.lr)
 

@@ -101,9 +101,7 @@ def cut_after_every_step(trainer: type[hippo.Trainer], config: Config, steps: in
     return session
 
 
-@pytest.mark.parametrize(
-    ("updates", "options"), [(None, {}), (2, {"bf16": True}), (1, {"optim": "adafactor"})]
-)
+@pytest.mark.parametrize(("updates", "options"), [(None, {}), (1, {"bf16": True, "optim": "adafactor"})])
 def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
     updates: int | None, options: dict[str, Any]
 ) -> None:
@@ -113,11 +111,11 @@ def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
 
     Other.updates = updates
     config = Config({"lr": 0.01, "bs": 4})  # eight batches in an epoch
-    cut = cut_after_every_step(Other, config, 3)
-    assert weights(cut.trainer.model) == weights(alone(config, 3, updates, **options))
+    cut = cut_after_every_step(Other, config, 2)
+    assert weights(cut.trainer.model) == weights(alone(config, 2, updates, **options))
     straight = Session(Other, {}, SEED)
     straight.start(config, 0, None, False)
-    for _ in range(3):
+    for _ in range(2):
         straight.advance()
     assert state_of(cut) == state_of(straight)
 
