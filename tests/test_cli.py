@@ -124,6 +124,99 @@ def test_a_file_that_reads_the_command_line_does_not_see_what_is_for_hippo(folde
     assert "given []" in done.stdout
 
 
+def test_what_follows_two_dashes_is_the_files_own(folder: Path) -> None:
+    parsing = (
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--scale', type=float)\n"
+        "parser.add_argument('--deadline')\n"
+        "args = parser.parse_args()\n"
+    )
+    text = (folder / "falling.py").read_text().replace('self.hp["scale"]', "args.scale")
+    (folder / "parsing.py").write_text(parsing + text.replace(', "scale": [0.5, 1.0]', ""))
+    own = ("--", "--scale", "1.0", "--deadline", "never")
+    done = hippo(folder, "run", "parsing.py", "--no-progress", *own)
+    assert done.returncode == 0, done.stderr
+    assert "best: trial 0 at step 10: height 0.000976562" in done.stdout
+    assert figures(hippo(folder, "plan", "parsing.py", "--no-tree", *own).stdout)["steps left"] == 0
+    other = hippo(folder, "plan", "parsing.py", "--no-tree", "--", "--scale", "0.5")
+    assert figures(other.stdout)["steps left"] > 0, "another argument, another plan"
+    refused = hippo(folder, "ls", "--", "more")
+    assert refused.returncode == 2
+    assert "only commands that take a FILE" in refused.stderr
+
+
+def test_a_module_of_a_package_runs_with_relative_imports(folder: Path) -> None:
+    package = folder / "balls"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "names.py").write_text("NAME = 'relative'")
+    text = STUDY.replace(
+        "import hippotune as hippo\n", "import hippotune as hippo\nfrom .names import NAME\n"
+    )
+    (package / "falling.py").write_text(text.replace('"falling"', "NAME"))
+    done = hippo(folder, "run", "-m", "balls.falling", "--no-progress")
+    assert done.returncode == 0, done.stderr
+    assert "study relative: 6 trials, 0 failed" in done.stdout
+    assert "loaded as balls.hippo_file_falling" in done.stdout
+    missing = hippo(folder, "run", "-m", "balls.flying")
+    assert missing.returncode == 2
+    assert "no module balls.flying is found" in missing.stderr
+
+
+DESCRIBED = """
+name = "described"
+trainer = "balls.py:Falling"
+
+[space]
+lr = [0.5, "MultiStep(0.5, [6], 0.1)", "MultiStep(0.5, milestones=[6, 8], gamma=0.1)"]
+scale = [0.5, 1.0]
+
+[tuner]
+kind = "GridSearch"
+metric = "height"
+mode = "min"
+max_steps = 10
+
+[executor]
+kind = "Local"
+workers = 1
+"""
+
+
+def test_a_study_can_be_described_in_toml(folder: Path) -> None:
+    (folder / "balls.py").write_text(STUDY[: STUDY.index("decays =")])
+    (folder / "falling.toml").write_text(DESCRIBED)
+    done = hippo(folder, "run", "falling.toml", "--no-progress")
+    assert done.returncode == 0, done.stderr
+    assert "study described: 6 trials, 0 failed" in done.stdout
+    assert "best: trial 1 at step 10: height 0.000976562" in done.stdout
+    assert "(merge rate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('trainer = "balls.py:Falling"', "", "trainer is None; expected a name, as digits.py:Digits"),
+        ("balls.py:Falling", "balls.py:Flying", "there is no Flying in balls.py"),
+        ("balls.py:Falling", "flying.py:Falling", "there is no file"),
+        ('"GridSearch"', '"Grid"', "tuner.kind is 'Grid'; expected one of ASHA"),
+        ("max_steps", "steps", "tuner GridSearch cannot be made of metric, mode, steps"),
+        ("MultiStep(0.5, [6], 0.1)", "exit(1)", "'exit(1)' calls exit; expected one of Branches"),
+        ("MultiStep(0.5, [6], 0.1)", "Constant(open)", "has more than names, numbers, text and lists"),
+        ("[space]", "[space", "is no TOML"),
+        ('kind = "Local"', 'kind = "Cloud"', "executor.kind is 'Cloud'"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(
+    folder: Path, before: str, after: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "balls.py").write_text(STUDY[: STUDY.index("decays =")])
+    (folder / "falling.toml").write_text(DESCRIBED.replace(before, after))
+    assert main(["plan", str(folder / "falling.toml")]) == 2
+    assert message in capfd.readouterr().err
+
+
 def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
     done = hippo(folder, "run", "falling.py", "--deadline", "1e-6", "--no-progress")
     assert done.returncode == 0, done.stderr

@@ -69,11 +69,12 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-SUBMODULES = ("errors", "scheduling", "sequences", "spaces", "study", "testing", "tuners")
+SUBMODULES = ("adapters", "errors", "scheduling", "sequences", "spaces", "study", "testing", "tuners")
 
 __all__ = sorted([*_MODULES, *SUBMODULES, "__version__"])
 
 if TYPE_CHECKING:
+    from hippotune import adapters as adapters
     from hippotune import errors as errors
     from hippotune import scheduling as scheduling
     from hippotune import sequences as sequences

@@ -61,11 +61,11 @@ def run(options: argparse.Namespace) -> int:
     """Check one trial and say what came of it."""
     from hippotune.testing import check_exact
 
-    script = load(options.file)
+    script = load(options.file, options.arguments, options.module)
     study = script.study
     config = _config(script, options.trial)
     steps = options.steps or min(_STEPS, config.limit or _STEPS)
-    print(f"study {study.name} in {script.path}, trial {options.trial}: {config}")
+    print(f"study {study.name} in {script.file}, trial {options.trial}: {config}")
     sys.stdout.flush()
     try:
         found = check_exact(
@@ -91,7 +91,7 @@ def _config(script: Script, number: int) -> Config:
     tuner = script.tuner
     if not isinstance(tuner, SpaceTuner | TrialList):
         raise InvalidInput(
-            f"`tuner` in {script.path} is of the kind {type(tuner).__name__}, which has no space to take a "
+            f"`tuner` in {script.file} is of the kind {type(tuner).__name__}, which has no space to take a "
             "trial from; hippo.testing.check_exact(Trainer, config, steps=4) checks any config"
         )
     if isinstance(tuner, SpaceTuner) and tuner.trials is None:
@@ -101,6 +101,6 @@ def _config(script: Script, number: int) -> Config:
     config = next(islice(configs, number, None), None) if number >= 0 else None
     if config is None:
         raise InvalidInput(
-            f"--trial is {number}; the tuner in {script.path} has {tuner.number} trials, numbered from 0"
+            f"--trial is {number}; the tuner in {script.file} has {tuner.number} trials, numbered from 0"
         )
     return config

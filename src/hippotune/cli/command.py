@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -27,10 +26,16 @@ def add_command(
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    """Add the argument FILE."""
+    """Add the argument FILE, and what says how to read it."""
     parser.add_argument(
-        "file", metavar="FILE", type=Path, help="a Python file that defines `study` and `tuner`"
+        "file",
+        metavar="FILE",
+        help="a Python file that defines `study` and `tuner`, or a TOML file that describes them",
     )
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="FILE is the name of a module, as package.module"
+    )
+    parser.set_defaults(takes_arguments=True)
 
 
 def whole_number(text: str) -> int:

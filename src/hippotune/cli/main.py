@@ -23,7 +23,8 @@ _DESCRIPTION = """\
 Hyper-parameter studies that train every shared beginning once.
 
 Every FILE is a Python file that defines `study` (a hippo.Study) and `tuner` (such as
-hippo.SuccessiveHalving). Every STUDY is the name of a study that has been run."""
+hippo.SuccessiveHalving), or a TOML file that describes both; what follows -- is passed on to it.
+Every STUDY is the name of a study that has been run."""
 
 _EPILOG = """\
 examples:
@@ -39,11 +40,16 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = make_parser(given[:1] if given and given[0] in COMMANDS else COMMANDS)
-    options = parser.parse_args(given)
+    own, arguments = _split(given)
+    parser = make_parser(own[:1] if own and own[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(own)
     if options.command is None:
         parser.print_help()
         return 2
+    if arguments is not None and not hasattr(options, "takes_arguments"):
+        parser.error("only commands that take a FILE take arguments for it, after --")
+    options.arguments = arguments or []
+    before = sys.argv
     try:
         status: int = options.command(options)
         sys.stdout.flush()
@@ -65,6 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has closed the pipe. What is still buffered must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        sys.argv = before
+
+
+def _split(given: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Return Hippo's own arguments, and those of the user's file: all after ``--``."""
+    if "--" not in given:
+        return list(given), None
+    place = list(given).index("--")
+    return list(given[:place]), list(given[place + 1 :])
 
 
 def make_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
     from hippotune.view.tree import TreeDrawing
 
-    script = load(options.file)
+    script = load(options.file, options.arguments, options.module)
     outlook = Outlook.of(script, options.steps)
     console = Console(markup=False, emoji=False, highlight=False)
     for line in outlook.lines():
@@ -154,7 +154,7 @@ class Outlook:
         study, tuner = script.study, script.tuner
         if not isinstance(tuner, SpaceTuner | TrialList) or isinstance(tuner, PBT):
             raise InvalidInput(
-                f"`tuner` in {script.path} is of the kind {type(tuner).__name__}, which makes up configs "
+                f"`tuner` in {script.file} is of the kind {type(tuner).__name__}, which makes up configs "
                 "as it goes; hippo plan needs one that starts from the configs of a space, such as hippo.ASHA"
             )
         asks = [(study._completion(config), steps or length) for config, length in tuner.asks()]
@@ -181,7 +181,7 @@ class Outlook:
     def lines(self) -> Iterator[str]:
         """Yield the figures."""
         study, lengths = self.script.study, sorted({length for _, length in self.asks})
-        yield f"study {study.name} in {self.script.path}, {type(self.script.tuner).__name__}"
+        yield f"study {study.name} in {self.script.file}, {type(self.script.tuner).__name__}"
         yield ""
         each = f"{lengths[0]:,} to {short.plural(lengths[-1], 'step')}" if lengths[1:] else None
         yield figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")

@@ -35,7 +35,10 @@ examples:
   hippo run digits.py --no-progress    only the report
   hippo run digits.py --deadline 3600  the best model in an hour
   hippo run digits.py --deadline 17:00 the best model by five o'clock
-  hippo run digits.py --budget 2       the best model for two worker-hours"""
+  hippo run digits.py --budget 2       the best model for two worker-hours
+  hippo run digits.py -- --data small  what follows -- is the file's own: its sys.argv
+  hippo run -m package.digits          a module of a package, with relative imports
+  hippo run digits.toml                a study described in TOML: trainer, space, tuner, executor"""
 
 
 def add_to(commands: Commands) -> None:
@@ -74,14 +77,14 @@ def _deadline(text: str) -> float | datetime:
 
 def run(options: argparse.Namespace) -> int:
     """Tune and report."""
-    script = load(options.file)
+    script = load(options.file, options.arguments, options.module)
     try:
         report = script.study.tune(
             script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
         )
     except KeyboardInterrupt:
         kept = f"everything is kept in {script.study.home}"
-        print(f"stopped; {kept}: to go on: hippo run {shlex.quote(str(script.path))}", file=sys.stderr)
+        print(f"stopped; {kept}: to go on: hippo run {shlex.join(script.command)}", file=sys.stderr)
         return 130
     finally:
         script.study.close()

@@ -11,9 +11,10 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
@@ -25,68 +26,109 @@ if TYPE_CHECKING:
     from hippotune.tuners.base import Tuner
 
 
+_PREFIX = "hippo_file_"
+
+
 class ScriptError(Exception):
     """The user's file raised; the message is its traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A file's study and tuner."""
+    """A file's study and tuner; `command` are the arguments that name it again."""
 
-    path: Path
+    file: str
+    command: tuple[str, ...]
     study: Study
     tuner: Tuner
 
 
-def load(path: Path) -> Script:
-    """Run a file and take what it defines."""
+def load(given: str, rest: Sequence[str] = (), is_module: bool = False) -> Script:
+    """Run the file or the module that a command names, with its own arguments, and take what it defines.
+
+    From here on ``sys.argv`` is the file's: training may read it, here and in workers.
+    """
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
-    if path.is_dir() or not path.exists():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise InvalidInput(f"{path} {what}; expected a Python file that defines `study` and `tuner`")
-    names = vars(_run(path))
+    command = (*(["-m"] if is_module else []), given, *(["--", *rest] if rest else []))
+    if not is_module and given.endswith(".toml"):
+        from hippotune.cli.described import described
+
+        _refuse_arguments(given, rest)
+        return Script(given, command, *described(_checked(Path(given))))
+    names = vars(run_module(given, rest) if is_module else run_file(_checked(Path(given)), rest))
     study, tuner = names.get("study"), names.get("tuner")
     missing = [name for name in ("study", "tuner") if name not in names]
     if missing:
         raise InvalidInput(
-            f"{path} defines no {' and no '.join(f'`{name}`' for name in missing)}; expected at its top "
+            f"{given} defines no {' and no '.join(f'`{name}`' for name in missing)}; expected at its top "
             "level: study = hippo.Study(...) and tuner = a tuner, such as hippo.SuccessiveHalving(...)"
         )
     if not isinstance(study, Study):
-        raise InvalidInput(f"`study` in {path} is {study!r}; expected a hippo.Study")
+        raise InvalidInput(f"`study` in {given} is {study!r}; expected a hippo.Study")
     if not isinstance(tuner, Tuner):
         raise InvalidInput(
-            f"`tuner` in {path} is {tuner!r}; expected a tuner, such as hippo.SuccessiveHalving(...)"
+            f"`tuner` in {given} is {tuner!r}; expected a tuner, such as hippo.SuccessiveHalving(...)"
         )
-    return Script(path, study, tuner)
+    return Script(given, command, study, tuner)
 
 
-def _run(path: Path) -> ModuleType:
+def _checked(path: Path) -> Path:
+    if path.is_dir() or not path.exists():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise InvalidInput(f"{path} {what}; expected a Python file that defines `study` and `tuner`")
+    return path
+
+
+def _refuse_arguments(given: str, rest: Sequence[str]) -> None:
+    if rest:
+        raise InvalidInput(
+            f"{given} takes no arguments; got {' '.join(rest)}. Write them into it, as settings"
+        )
+
+
+def run_file(path: Path, arguments: Sequence[str] = ()) -> ModuleType:
+    """Run a file as a module of its own; what lies beside it can be imported."""
+    file = os.path.abspath(path)
+    sys.path.insert(0, os.path.dirname(file))
+    return _run(_PREFIX + re.sub(r"\W", "_", path.stem), file, str(path), arguments)
+
+
+def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
+    """Run a module of a package, as ``python -m`` does: with relative imports, from the present folder."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError) as error:
+        raise InvalidInput(f"no module {name}: {error}") from error
+    if spec is not None and spec.submodule_search_locations is not None:
+        return run_module(f"{name}.__main__", arguments)
+    if spec is None or spec.origin is None or not spec.has_location:
+        raise InvalidInput(f"no module {name} is found from {os.getcwd()}; expected a name as package.module")
+    package, _, last = name.rpartition(".")
+    return _run(f"{package}.{_PREFIX}{last}" if package else _PREFIX + last, spec.origin, name, arguments)
+
+
+def _run(name: str, file: str, shown: str, arguments: Sequence[str]) -> ModuleType:
     import cloudpickle
 
-    file = os.path.abspath(path)
-    name = "hippo_file_" + re.sub(r"\W", "_", path.stem)
     loader = SourceFileLoader(name, file)
     spec = spec_from_loader(name, loader)
     assert spec is not None
     module = sys.modules[name] = module_from_spec(spec)
     cloudpickle.register_pickle_by_value(module)  # functions in configs too, wherever the trainer is from
-    sys.path.insert(0, os.path.dirname(file))  # as for any script: what lies beside it can be imported
-    arguments, sys.argv = sys.argv, [file]  # hippo's own are none of its business
+    sys.argv = [file, *arguments]
     try:
         # Without `loader.exec_module`, which would leave compiled code beside the file.
         exec(loader.source_to_code(loader.get_data(file), file), vars(module))
     except HippoError as error:
         place = _from_file(error.__traceback__, file)
-        where = f"{path}, line {place.tb_lineno}" if place else str(path)
+        where = f"{shown}, line {place.tb_lineno}" if place else shown
         raise InvalidInput(f"{where}: {error}") from error
     except Exception as error:
-        shown = traceback.TracebackException(type(error), error, _from_file(error.__traceback__, file))
-        raise ScriptError("".join(shown.format()).rstrip()) from error
-    finally:
-        sys.argv = arguments
+        trace = traceback.TracebackException(type(error), error, _from_file(error.__traceback__, file))
+        raise ScriptError("".join(trace.format()).rstrip()) from error
     return module
 
 

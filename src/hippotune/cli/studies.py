@@ -101,10 +101,10 @@ def reading(options: argparse.Namespace) -> Iterator[Stored]:
 def opened(options: argparse.Namespace) -> Iterator[tuple[Catalog, StudyInfo, Path]]:
     """Open the store of the study that the arguments name; yields it, the study's entry, and the home."""
     name, home, url = options.study, options.home, options.store
-    if name.endswith(".py") and Path(name).exists():
+    if name.endswith((".py", ".toml")) and Path(name).exists():
         from hippotune.cli.script import load
 
-        study = load(Path(name)).study
+        study = load(name).study
         name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
     with open_catalog(home, url) as catalog:
         try:

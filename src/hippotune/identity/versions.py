@@ -1,4 +1,4 @@
-"""Versions of Python, and of torch and NumPy where training uses them."""
+"""Versions of Python, and of the libraries that training uses: torch, NumPy, and those of adapters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import sys
 from collections.abc import Collection, Mapping
 
 _LIBRARIES = ("numpy", "torch")
+_ADAPTED = ("lightgbm", "lightning", "sklearn", "transformers", "xgboost")
 
 
 def versions(imported: Collection[str] = ()) -> dict[str, str]:
     """Return the versions in use, of libraries that are loaded or that the training code imports."""
     found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
+    adapted = [name for name in _ADAPTED if f"hippotune.adapters.{name}" in sys.modules]
+    for name in (*_LIBRARIES, *adapted):
         loaded = getattr(sys.modules.get(name), "__version__", None)
         if loaded is None and name in imported:
             try:

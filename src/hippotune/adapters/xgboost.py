@@ -1,0 +1,97 @@
+"""XGBoost: ``xgboost.train``'s loop, with sampling that begins anew at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hippotune.errors import MissingExtra, TrainerError
+
+try:
+    import xgboost
+except ImportError as error:
+    raise MissingExtra("XGBoostTrainer needs XGBoost: pip install 'hippotune[xgboost]'") from error
+
+from hippotune.adapters.boosting import BoostingTrainer, because, refused_by_all
+
+
+class XGBoostTrainer(BoostingTrainer):
+    """A `Booster` of XGBoost, trained by ``booster.update``.
+
+    Subclasses leave a ``DMatrix`` in ``self.data`` in `prepare`, name ``params``, and write `evaluate`.
+    Hyper-parameters are those of XGBoost: ``eta``, ``max_depth``, ``subsample``, …
+    """
+
+    refused = (
+        refused_by_all(
+            steps="num_boost_round num_round n_estimators",
+            seeds="seed random_state seed_per_iteration",
+            stopping="early_stopping_rounds",
+        )
+        | because("updater", "it follows from tree_method; leave it out")
+        | because("process_type", "a step adds rounds; it does not change old ones")
+    )
+
+    def begin(self) -> None:
+        """Make a booster without a tree."""
+        if not isinstance(getattr(self, "data", None), xgboost.DMatrix):
+            raise TrainerError(
+                f"self.data of {type(self).__name__} is {getattr(self, 'data', None)!r}; expected an "
+                "xgboost.DMatrix to train on: leave it there in prepare()"
+            )
+        self.booster = Model({**self.params, "seed_per_iteration": True}, self.data)
+
+    def apply(self, values: dict[str, Any]) -> None:
+        """Put values into force."""
+        self.booster.put(values)
+
+    def begin_step(self) -> None:
+        """Begin sampling anew."""
+        linear = self.value("booster") == "gblinear"
+        method = None if linear else self.value("tree_method", default="auto")
+        begin_sampling(self.booster, self.seed, method)
+
+    def boost(self) -> None:
+        """Train a round. To be overridden for an objective of one's own: ``update(..., fobj=...)``."""
+        self.booster.update(self.data, self.round)
+
+    def scores(self, **data: xgboost.DMatrix) -> dict[str, float]:
+        """Return the booster's ``eval_metric`` on data: ``scores(val=...)`` is ``{"val_logloss": ...}``."""
+        text = str(self.booster.eval_set([(matrix, name) for name, matrix in data.items()], self.round))
+        pairs = (part.rsplit(":", 1) for part in text.split("\t")[1:])
+        return {name.replace("-", "_", 1): float(number) for name, number in pairs}
+
+
+class Model(xgboost.Booster):
+    """A booster that is saved as its model and its parameters, without what XGBoost derives from them."""
+
+    def __init__(self, params: dict[str, Any], source: xgboost.DMatrix | bytearray) -> None:
+        if isinstance(source, bytearray):
+            super().__init__(params, model_file=source)
+        else:
+            super().__init__(params, [source])
+        self.given = params
+
+    def put(self, params: dict[str, Any]) -> None:
+        """Set parameters."""
+        self.given |= params
+        self.set_param(params)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _saved, (dict(self.given), bytes(self.save_raw()))
+
+
+def _saved(params: dict[str, Any], raw: bytes) -> Model:
+    return Model(params, bytearray(raw))
+
+
+def begin_sampling(booster: xgboost.Booster, seed: int, tree_method: str | None = "auto") -> None:
+    """Forget what a booster drew before: as in a booster that was loaded a moment ago. Without trees: None.
+
+    The sampler of columns lives as long as the updater that grows trees. Another method brings another
+    updater, once it is configured; then the first method's is made anew.
+    """
+    if tree_method is not None:
+        booster.set_param({"tree_method": "hist" if tree_method in ("approx", "exact") else "approx"})
+        booster.save_config()  # configures
+        booster.set_param({"tree_method": tree_method})
+    booster.set_param({"seed": seed % 2**31})

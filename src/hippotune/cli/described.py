@@ -1,0 +1,144 @@
+"""A study described in TOML: a trainer by its name, a space, a tuner, and an executor.
+
+    trainer = "digits.py:Digits"       # a file beside this one, or a module: "package.module:Digits"
+
+    [space]
+    lr = [0.1, "MultiStep(0.1, [60], 0.1)", "Warmup(5, Cosine(0.1, 115))"]
+    bs = [64, 128]
+
+    [tuner]
+    kind = "SuccessiveHalving"
+    metric = "val_acc"
+    mode = "max"
+    min_steps = 15
+    max_steps = 120
+
+    [executor]
+    kind = "Local"
+    workers = 2
+
+All else at the top (name, home, seed, settings, …) are arguments of the study. Text that calls a sequence or
+a distribution by its name is that; nothing else in it is ever run.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hippotune as hippo
+from hippotune.cli.script import run_file
+from hippotune.errors import HippoError, InvalidInput
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+    from hippotune.tuners.base import Tuner
+
+_NOTATION = {
+    name
+    for name, home in hippo._MODULES.items()
+    if home in ("hippotune.sequences", "hippotune.spaces")
+    and name not in ("Config", "Function", "from_torch")
+}
+_TUNERS = {name for name, home in hippo._MODULES.items() if home == "hippotune.tuners"}
+_EXECUTORS = {"Local", "Ray", "Simulated"}
+
+
+def described(path: Path) -> tuple[Study, Tuner]:
+    """Read a study and its tuner."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is no TOML: {error}") from None
+    try:
+        return _study_of(path, content)
+    except HippoError as error:
+        raise InvalidInput(f"{path}: {error}") from error
+
+
+def _study_of(path: Path, content: dict[str, Any]) -> tuple[Study, Tuner]:
+    for name, kind in (("trainer", str), ("space", dict), ("tuner", dict)):
+        if not isinstance(content.get(name), kind):
+            expected = "a name, as digits.py:Digits" if kind is str else f"a table, [{name}]"
+            raise InvalidInput(f"{name} is {content.get(name)!r}; expected {expected}")
+    trainer = _trainer(content.pop("trainer"), path.parent)
+    space = {name: _notation(value) for name, value in content.pop("space").items()}
+    tuner = _made("tuner", content.pop("tuner"), _TUNERS, space=space)
+    executor = content.pop("executor", None)
+    if executor is not None:
+        content["executor"] = _made("executor", executor, _EXECUTORS)
+    study = _called("the study", hippo.Study, {"name": path.stem, **content}, trainer=trainer)
+    return study, tuner
+
+
+def _trainer(text: str, folder: Path) -> Any:
+    module, _, name = text.rpartition(":")
+    if not module or not name:
+        raise InvalidInput(f"trainer is {text!r}; expected file.py:Class, or package.module:Class")
+    if module.endswith(".py"):
+        if not (folder / module).is_file():
+            raise InvalidInput(f"trainer is {text!r}, and there is no file {folder / module}")
+        found = run_file(folder / module)
+    else:
+        sys.path.insert(0, str(folder.resolve()))
+        try:
+            found = importlib.import_module(module)
+        except ImportError as error:
+            raise InvalidInput(f"trainer is {text!r}, and {module} cannot be imported: {error}") from error
+    if not hasattr(found, name):
+        raise InvalidInput(f"trainer is {text!r}, and there is no {name} in {module}")
+    return getattr(found, name)
+
+
+def _made(what: str, given: Any, allowed: set[str], **more: Any) -> Any:
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind not in allowed:
+        raise InvalidInput(f"{what}.kind is {kind!r}; expected one of {', '.join(sorted(allowed))}")
+    options = {name: value for name, value in given.items() if name != "kind"}
+    return _called(f"{what} {kind}", getattr(hippo, kind), options, **more)
+
+
+def _called(what: str, function: Any, options: Mapping[str, Any], **more: Any) -> Any:
+    try:
+        return function(**more, **options)
+    except TypeError as error:
+        raise InvalidInput(f"{what} cannot be made of {', '.join(options) or 'nothing'}: {error}") from error
+
+
+def _notation(value: Any) -> Any:
+    """Return a value of a space, with text that calls a sequence or a distribution as what it says."""
+    if isinstance(value, list):
+        return [_notation(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        found = ast.parse(value, mode="eval").body
+    except SyntaxError:
+        return value
+    is_call = isinstance(found, ast.Call) and isinstance(found.func, ast.Name)
+    return _evaluated(found, value) if is_call else value
+
+
+def _evaluated(node: ast.expr, text: str) -> Any:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NOTATION:
+            given = [_evaluated(each, text) for each in args]
+            named = {str(each.arg): _evaluated(each.value, text) for each in keywords}
+            try:
+                return getattr(hippo, name)(*given, **named)
+            except TypeError as error:
+                raise InvalidInput(f"{text!r} cannot be made: {error}") from error
+        case ast.Call(func=ast.Name(id=name)):
+            raise InvalidInput(f"{text!r} calls {name}; expected one of {', '.join(sorted(_NOTATION))}")
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_evaluated(each, text) for each in items]
+        case _:
+            try:
+                return ast.literal_eval(node)
+            except (ValueError, TypeError):
+                raise InvalidInput(f"{text!r} has more than names, numbers, text and lists in it") from None

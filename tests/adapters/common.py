@@ -1,0 +1,82 @@
+"""What the tests of adapters have in common: data, studies, and a kill in the middle of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hippotune as hippo
+from hippotune import Exponential, MultiStep
+
+STEPS = 6
+SEED = 3
+RATES = [0.3, MultiStep(0.3, [4], 0.5), Exponential(0.3, 0.9), MultiStep(0.3, [2], 0.5)]
+
+_draws = np.random.RandomState(1)
+X = _draws.normal(size=(300, 6))
+Y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * _draws.normal(size=300) > 0).astype(int)
+
+
+def bits(values: Any) -> float:
+    """Return a number that is another one where a bit is."""
+    return float(zlib.crc32(np.ascontiguousarray(values).tobytes()))
+
+
+def study_of(trainer: type[hippo.Trainer], home: str, settings: Mapping[str, Any]) -> hippo.Study:
+    """Return a study with one worker."""
+    executor = hippo.Local(workers=1, threads=1)
+    return hippo.Study("adapted", trainer, home=home, executor=executor, settings=settings, seed=SEED)
+
+
+def tune(study: hippo.Study, space: Mapping[str, Any]) -> hippo.study.Report:
+    """Train all of a space to the end."""
+    return study.tune(hippo.GridSearch(space, metric="loss", mode="min", max_steps=STEPS), progress=False)
+
+
+def kill_once(trainer: hippo.Trainer, step: int) -> None:
+    """Kill this worker at a step, and the process of the study if it asks for that; but only once."""
+    mark = Path(trainer.settings.get("mark", "/"))
+    if step == 4 and not mark.exists():
+        mark.touch()
+        if "HIPPO_TO_KILL" in os.environ:
+            os.kill(int(os.environ["HIPPO_TO_KILL"]), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tuned_through_a_kill(
+    trainer: type[hippo.Trainer], space: Mapping[str, Any], home: Path
+) -> tuple[hippo.Study, hippo.study.Report]:
+    """Tune; the worker is killed in the middle, and another goes on from its last checkpoint."""
+    study = study_of(trainer, str(home), {"mark": str(home / "mark")})
+    report = tune(study, space)
+    assert (home / "mark").exists()
+    assert len(report.trials) == 8
+    assert report.work.steps_trained < report.work.steps_requested
+    assert report.exactness.startswith("exact")
+    return study, report
+
+
+def killed_with_its_process(trainer: type[hippo.Trainer], home: Path) -> None:
+    """Tune ``SPACE`` in a process of its own, which is killed in the middle."""
+    program = (
+        "import os; os.environ['HIPPO_TO_KILL'] = str(os.getpid()); "
+        "from adapters.common import study_of, tune; "
+        f"from {trainer.__module__} import {trainer.__name__} as trainer, SPACE; "
+        f"tune(study_of(trainer, {str(home)!r}, {{'mark': {str(home / 'mark')!r}}}), SPACE)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+def found_in(report: hippo.study.Report, name: str = "bits") -> dict[hippo.Config, float]:
+    """Return a metric of every trial at the last step."""
+    return {trial.config: trial.metrics[STEPS][name] for trial in report.trials}

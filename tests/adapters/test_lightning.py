@@ -1,0 +1,175 @@
+"""Lightning: shared, killed and resumed, a trial is what ``Trainer.fit()`` makes of it in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import hippotune as hippo
+from adapters.common import SEED, STEPS, found_in, tuned_through_a_kill
+from adapters.on_lightning import OPTIONS, SPACE, Average, Data, Lit, Net, bits_of
+from hippotune import Config
+from hippotune.errors import TrainerError
+from hippotune.trainers import seeding
+from hippotune.trainers.session import Session
+from trainers.samples import saved_by
+
+
+class Ordered(Data):
+    """The data, with Hippo's order put in: a loader for every epoch."""
+
+    def __init__(self, order: list[list[list[int]]]) -> None:
+        super().__init__()
+        self.order = iter(order)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self.training, batch_sampler=next(self.order), generator=torch.Generator())
+
+
+class Values(L.Callback):
+    """Hippo's values put in, before every epoch."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        for optimizer in trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.config.values(trainer.current_epoch)["lr"]
+
+
+def batches_of(config: Config, steps: int, count: int | None) -> Iterator[list[list[int]]]:
+    loader = hippo.Loader(range(100), 16, seed=SEED, collate_fn=list)
+    for step in range(steps):
+        loader.batch_size = config.values(step)["bs"]
+        yield list(loader if count is None else loader.batches(count))
+
+
+def alone(
+    config: Config, steps: int = STEPS, count: int | None = None, net: type[Net] = Net, **options: Any
+) -> tuple[Net, Average]:
+    """Return the module, and its callback, that one call of ``fit()`` comes to."""
+    seeding.seed_all(SEED)
+    module, average = net(), Average()
+    with seeding.put_back():
+        trainer = Lit().lightning_trainer(
+            max_epochs=steps,
+            callbacks=[average, Values(config)],
+            limit_val_batches=0,
+            reload_dataloaders_every_n_epochs=1,
+            **options,
+        )
+    trainer.fit(module, datamodule=Ordered(list(batches_of(config, steps, count))))
+    return module, average
+
+
+def test_a_study_through_a_kill_has_the_bits_of_fit_alone(tmp_path: Path) -> None:
+    study, report = tuned_through_a_kill(Lit, SPACE, tmp_path)
+    study.close()
+    found = found_in(report)
+    assert found == {config: bits_of(*alone(config, **OPTIONS)) for config in found}
+    assert len(set(found.values())) == 8
+    assert [step for step, _ in report.logged(0)["train_loss"]] == list(range(1, STEPS + 1))
+
+
+class Manual(Net):
+    """Two optimizers, stepped by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+        self.manual_backward(torch.nn.functional.cross_entropy(self.layers(batch[0]), batch[1]))
+        for optimizer in self.optimizers():
+            optimizer.step()
+        self.places.append((self.current_epoch, self.global_step))
+
+    def configure_optimizers(self) -> Any:
+        first, *_, last = self.layers
+        return [torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(last.parameters(), lr=0.1)]
+
+
+def cut_after_every_step(trainer: type[hippo.Trainer], config: Config, steps: int) -> Any:
+    session = Session(trainer, {}, SEED)
+    session.start(config, 0, None, False)
+    for step in range(1, steps + 1):
+        session.advance()
+        session.evaluate()
+        saved = saved_by(session)
+        session = Session(trainer, {}, SEED)
+        session.start(config, step, saved, False)
+    return session.trainer
+
+
+@pytest.mark.parametrize(
+    ("net", "count", "options"),
+    [
+        (Net, 3, {"gradient_clip_val": 0.1, "gradient_clip_algorithm": "value"}),
+        (Net, None, {"precision": "bf16-mixed", "accumulate_grad_batches": 3}),
+        (Manual, 5, {}),
+    ],
+)
+def test_other_steps_precision_and_manual_optimization_are_those_of_fit(
+    net: type[Net], count: int | None, options: dict[str, Any]
+) -> None:
+    class Other(Lit):
+        batches = count
+
+        def build(self) -> None:
+            self.module = net()
+
+        def make_trainer(self) -> L.Trainer:
+            return self.lightning_trainer(callbacks=[Average()], **options)
+
+    config = Config({"lr": hippo.Exponential(0.3, 0.8), "bs": hippo.Piecewise([16, 20], [2])})
+    cut = cut_after_every_step(Other, config, 3)
+    module, average = alone(config, 3, count, net, **options)
+    assert bits_of(cut.module, cut.callbacks[0]) == bits_of(module, average)
+    assert cut.module.places == module.places  # epochs and steps are counted as in one run
+
+
+class Scheduled(Net):
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+
+
+class Stopping(L.Callback):
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        trainer.should_stop = True
+
+
+@pytest.mark.parametrize(
+    ("net", "options", "message"),
+    [
+        (Scheduled, {}, "returns a scheduler.*a schedule is a hyper-parameter"),
+        (Net, {"callbacks": [L.pytorch.callbacks.EarlyStopping("loss")]}, "EarlyStopping cannot hold"),
+        (Net, {"max_steps": 10}, "max_steps=10.*as far as a tuner asks"),
+        (Net, {"callbacks": [Stopping()]}, "asked to stop"),
+        (torch.nn.Identity, {}, r"self.module of Wrong is no LightningModule; make one in build\(\)"),
+    ],
+)
+def test_what_cannot_hold_is_named(net: Any, options: dict[str, Any], message: str) -> None:
+    class Wrong(Lit):
+        def build(self) -> None:
+            self.module = net()
+
+        def make_trainer(self) -> L.Trainer:
+            return self.lightning_trainer(**options)
+
+    def begin() -> None:
+        session = Session(Wrong, {}, SEED)
+        session.start(Config({"lr": 0.1}), 0, None, False)
+        session.advance()
+
+    with pytest.raises(TrainerError, match=message):
+        begin()

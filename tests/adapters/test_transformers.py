@@ -1,0 +1,177 @@
+"""Transformers: shared, killed and resumed, a trial is what ``Trainer.train()`` makes of it in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch.utils.data import DataLoader
+
+import hippotune as hippo
+from adapters.common import SEED, STEPS, bits, found_in, tuned_through_a_kill
+from adapters.on_transformers import GPT, SPACE, UPDATES, collate, make_model, make_texts
+from hippotune import Config
+from hippotune.errors import TrainerError
+from hippotune.trainers import seeding
+from hippotune.trainers.session import Session
+from trainers.samples import saved_by
+
+ACCUMULATED = 2
+
+
+class Ordered(transformers.Trainer):  # type: ignore[misc]
+    """A ``Trainer`` with Hippo's order put in."""
+
+    order: Iterator[list[int]]
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        order, generator = list(self.order), torch.Generator()
+        return DataLoader(make_texts(), batch_sampler=order, collate_fn=collate, generator=generator)
+
+
+class Values(transformers.TrainerCallback):  # type: ignore[misc]
+    """Hippo's values put in, before every update."""
+
+    def __init__(self, config: Config, updates: int) -> None:
+        self.config, self.updates = config, updates
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = self.config.values(state.global_step // self.updates)["lr"]
+
+
+def alone(config: Config, steps: int = STEPS, updates: int | None = UPDATES, **options: Any) -> Any:
+    """Return the model that one call of ``train()`` comes to."""
+    loader = hippo.Loader(range(30), 4, seed=SEED, collate_fn=list)
+    order: list[list[int]] = []
+    for step in range(steps):
+        loader.batch_size = config.values(step)["bs"]
+        order += loader if updates is None else loader.batches(updates * ACCUMULATED)
+    per_step = -(-len(order) // ACCUMULATED // steps) if updates is None else updates
+    seeding.seed_all(SEED)
+    model = make_model()
+    with seeding.put_back():
+        args = GPT().arguments(
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=ACCUMULATED,
+            max_grad_norm=0.5,
+            weight_decay=0.1,
+            num_train_epochs=1,
+            **options,
+        )
+        trainer = Ordered(model, args, callbacks=[Values(config, per_step)])
+    trainer.order = iter(order)
+    trainer.train()
+    return model
+
+
+def weights(model: Any) -> float:
+    return bits(torch.cat([part.detach().flatten() for part in model.parameters()]).numpy())
+
+
+def test_a_study_through_a_kill_has_the_bits_of_train_alone(tmp_path: Path) -> None:
+    study, report = tuned_through_a_kill(GPT, SPACE, tmp_path)
+    study.close()
+    found = found_in(report)
+    assert found == {config: weights(alone(config)) for config in found}
+    assert len(set(found.values())) == 8
+    assert set(found_in(report, "seen").values()) == {sum(range(1, STEPS * UPDATES + 1))}
+    logged = report.logged(0)
+    assert [step for step, _ in logged["train_loss"]] == list(range(1, STEPS + 1))
+    assert logged["grad_norm"]
+
+
+def state_of(session: Session) -> dict[str, str]:
+    return {leaf.path: leaf.digest for leaf in session.fingerprint().leaves if leaf.kind != "unsaved"}
+
+
+def cut_after_every_step(trainer: type[hippo.Trainer], config: Config, steps: int) -> Session:
+    session = Session(trainer, {}, SEED)
+    session.start(config, 0, None, False)
+    for step in range(1, steps + 1):
+        session.advance()
+        session.evaluate()
+        saved = saved_by(session)
+        session = Session(trainer, {}, SEED)
+        session.start(config, step, saved, False)
+    return session
+
+
+@pytest.mark.parametrize(("updates", "options"), [(None, {}), (1, {"bf16": True, "optim": "adafactor"})])
+def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
+    updates: int | None, options: dict[str, Any]
+) -> None:
+    class Other(GPT):
+        def arguments(self, **given: Any) -> transformers.TrainingArguments:
+            return super().arguments(**given, **options)
+
+    Other.updates = updates
+    config = Config({"lr": 0.01, "bs": 4})  # eight batches in an epoch
+    cut = cut_after_every_step(Other, config, 2)
+    assert weights(cut.trainer.model) == weights(alone(config, 2, updates, **options))
+    straight = Session(Other, {}, SEED)
+    straight.start(config, 0, None, False)
+    for _ in range(2):
+        straight.advance()
+    assert state_of(cut) == state_of(straight)
+
+
+def test_weight_decay_is_set_where_the_trainer_decays_alone() -> None:
+    session = Session(GPT, {}, SEED)
+    session.start(Config({"weight_decay": 0.3, "max_grad_norm": 2.0}), 0, None, False)
+    groups = session.trainer.optimizer.param_groups
+    assert [group["weight_decay"] for group in groups] == [0.3, 0.0]
+    session.advance()
+    assert session.trainer._trainer().args.max_grad_norm == 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"lr_scheduler_type": "cosine"},
+            "lr_scheduler_type='cosine'.*a schedule is a hyper-parameter",
+        ),
+        ({"warmup_steps": 3}, "warmup_steps=3"),
+        ({"eval_strategy": "epoch"}, "eval_strategy='epoch'.*as far as a tuner asks"),
+        ({"save_strategy": "epoch"}, "save_strategy='epoch'.*Hippo keeps"),
+        ({"load_best_model_at_end": True, "eval_strategy": "no"}, "load_best_model_at_end"),
+        ({"dataloader_num_workers": 2}, "dataloader_num_workers=2"),
+    ],
+)
+def test_an_argument_that_cannot_hold_is_named(options: dict[str, Any], message: str) -> None:
+    class Wrong(GPT):
+        def make_trainer(self) -> transformers.Trainer:
+            trainer = super().make_trainer()
+            for name, value in options.items():
+                setattr(trainer.args, name, value)
+            return trainer
+
+    with pytest.raises(TrainerError, match=message):
+        Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
+
+
+def test_a_callback_cannot_stop_a_trial() -> None:
+    class Stop(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop = True
+
+    class Stopping(GPT):
+        def make_trainer(self) -> transformers.Trainer:
+            trainer = super().make_trainer()
+            trainer.add_callback(self.callback())
+            return trainer
+
+        callback = Stop
+
+    session = Session(Stopping, {}, SEED)
+    session.start(Config({"lr": 0.1}), 0, None, False)
+    with pytest.raises(TrainerError, match="asked to stop"):
+        session.advance()
+    Stopping.callback = transformers.EarlyStoppingCallback
+    with pytest.raises(TrainerError, match="EarlyStoppingCallback"):
+        Session(Stopping, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
