@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 
 import hippotune as hippo
 from hippotune import Exponential, MultiStep
+from hippotune.trainers.session import Session
 
 STEPS = 6
 SEED = 3
@@ -75,6 +77,34 @@ def killed_with_its_process(trainer: type[hippo.Trainer], home: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+def straight_through(trainer: type[hippo.Trainer], config: hippo.Config, steps: int) -> Session:
+    """Train without a cut and without an evaluation."""
+    session = Session(trainer, {}, SEED)
+    session.start(config, 0, None, False)
+    for _ in range(steps):
+        session.advance()
+    return session
+
+
+def cut_after_every_step(trainer: type[hippo.Trainer], config: hippo.Config, steps: int) -> Session:
+    """Train, evaluate, save, and go on in a new session, after every step."""
+    session = straight_through(trainer, config, 0)
+    for step in range(1, steps + 1):
+        session.advance()
+        session.evaluate()
+        saved = io.BytesIO()
+        session.snapshot()(saved)
+        saved.seek(0)
+        session = Session(trainer, {}, SEED)
+        session.start(config, step, saved, False)
+    return session
+
+
+def state_of(session: Session) -> dict[str, str]:
+    """Return all of a state that a checkpoint keeps."""
+    return {leaf.path: leaf.digest for leaf in session.fingerprint().leaves if leaf.kind != "unsaved"}
 
 
 def found_in(report: hippo.study.Report, name: str = "bits") -> dict[hippo.Config, float]:

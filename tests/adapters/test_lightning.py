@@ -12,13 +12,20 @@ import torch
 from torch.utils.data import DataLoader
 
 import hippotune as hippo
-from adapters.common import SEED, STEPS, found_in, tuned_through_a_kill
+from adapters.common import (
+    SEED,
+    STEPS,
+    cut_after_every_step,
+    found_in,
+    state_of,
+    straight_through,
+    tuned_through_a_kill,
+)
 from adapters.on_lightning import OPTIONS, SPACE, Average, Data, Lit, Net, bits_of
 from hippotune import Config
 from hippotune.errors import TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.session import Session
-from trainers.samples import saved_by
 
 
 class Ordered(Data):
@@ -98,18 +105,6 @@ class Manual(Net):
         return [torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(last.parameters(), lr=0.1)]
 
 
-def cut_after_every_step(trainer: type[hippo.Trainer], config: Config, steps: int) -> Any:
-    session = Session(trainer, {}, SEED)
-    session.start(config, 0, None, False)
-    for step in range(1, steps + 1):
-        session.advance()
-        session.evaluate()
-        saved = saved_by(session)
-        session = Session(trainer, {}, SEED)
-        session.start(config, step, saved, False)
-    return session.trainer
-
-
 @pytest.mark.parametrize(
     ("net", "count", "options"),
     [
@@ -131,7 +126,9 @@ def test_other_steps_precision_and_manual_optimization_are_those_of_fit(
             return self.lightning_trainer(callbacks=[Average()], **options)
 
     config = Config({"lr": hippo.Exponential(0.3, 0.8), "bs": hippo.Piecewise([16, 20], [2])})
-    cut = cut_after_every_step(Other, config, 3)
+    session = cut_after_every_step(Other, config, 3)
+    assert state_of(session) == state_of(straight_through(Other, config, 3))
+    cut: Any = session.trainer
     module, average = alone(config, 3, count, net, **options)
     assert bits_of(cut.module, cut.callbacks[0]) == bits_of(module, average)
     assert cut.module.places == module.places  # epochs and steps are counted as in one run

@@ -32,11 +32,10 @@ def test_the_tutorial_counts_what_changes(name: str) -> None:
     assert re.search(rf"`{name}_after\.py`[^\n]*{written} lines written, {gone} gone", page)
 
 
-@pytest.mark.parametrize("name", ["gpt", "mnist"])
-def test_what_is_moved_can_be_interrupted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_moved_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["hippo"])
     monkeypatch.setattr(sys, "path", [*sys.path])
-    moved = run_file(MOVED / f"{name}_after.py", ["--batch-size", "512"] if name == "mnist" else [])
+    moved = run_file(MOVED / "gpt_after.py")
     config = next(iter(moved.tuner.configs()))
     alone = uninterrupted(moved.study.trainer, config, 2)
     assert interrupted(moved.study.trainer, config, ["move", "evaluate"]).agrees_with(alone)

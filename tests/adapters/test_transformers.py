@@ -12,13 +12,21 @@ import transformers
 from torch.utils.data import DataLoader
 
 import hippotune as hippo
-from adapters.common import SEED, STEPS, bits, found_in, tuned_through_a_kill
+from adapters.common import (
+    SEED,
+    STEPS,
+    bits,
+    cut_after_every_step,
+    found_in,
+    state_of,
+    straight_through,
+    tuned_through_a_kill,
+)
 from adapters.on_transformers import GPT, SPACE, UPDATES, collate, make_model, make_texts
 from hippotune import Config
 from hippotune.errors import TrainerError
 from hippotune.trainers import seeding
 from hippotune.trainers.session import Session
-from trainers.samples import saved_by
 
 ACCUMULATED = 2
 
@@ -85,22 +93,6 @@ def test_a_study_through_a_kill_has_the_bits_of_train_alone(tmp_path: Path) -> N
     assert logged["grad_norm"]
 
 
-def state_of(session: Session) -> dict[str, str]:
-    return {leaf.path: leaf.digest for leaf in session.fingerprint().leaves if leaf.kind != "unsaved"}
-
-
-def cut_after_every_step(trainer: type[hippo.Trainer], config: Config, steps: int) -> Session:
-    session = Session(trainer, {}, SEED)
-    session.start(config, 0, None, False)
-    for step in range(1, steps + 1):
-        session.advance()
-        session.evaluate()
-        saved = saved_by(session)
-        session = Session(trainer, {}, SEED)
-        session.start(config, step, saved, False)
-    return session
-
-
 @pytest.mark.parametrize(("updates", "options"), [(None, {}), (1, {"bf16": True, "optim": "adafactor"})])
 def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
     updates: int | None, options: dict[str, Any]
@@ -113,11 +105,7 @@ def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
     config = Config({"lr": 0.01, "bs": 4})  # eight batches in an epoch
     cut = cut_after_every_step(Other, config, 2)
     assert weights(cut.trainer.model) == weights(alone(config, 2, updates, **options))
-    straight = Session(Other, {}, SEED)
-    straight.start(config, 0, None, False)
-    for _ in range(2):
-        straight.advance()
-    assert state_of(cut) == state_of(straight)
+    assert state_of(cut) == state_of(straight_through(Other, config, 2))
 
 
 def test_weight_decay_is_set_where_the_trainer_decays_alone() -> None:

@@ -21,6 +21,7 @@ try:
     from lightning.pytorch.trainer import call
     from lightning.pytorch.trainer.connectors.data_connector import _DataHookSelector
     from lightning.pytorch.trainer.states import TrainerFn, TrainerStatus
+    from lightning.pytorch.utilities.parsing import clean_namespace
 except ImportError as error:
     raise MissingExtra("LightningTrainer needs Lightning: pip install 'hippotune[lightning]'") from error
 
@@ -143,6 +144,7 @@ class LightningTrainer(TorchTrainer):
             each for each in trainer.callbacks if not isinstance(each, _LEFT_OUT)
         ]
         _check_callbacks(trainer)
+        clean_namespace(self.module.hparams)  # as every run does, also one that validates
         with _quiet():
             trainer.strategy.setup_environment()
             call._call_callback_hooks(trainer, "setup", stage="fit")
