@@ -91,6 +91,11 @@ class Nodes:
         return Occupant(self._ray, resources)
 
     @property
+    def session(self) -> str:
+        """The folder of Ray's session."""
+        return str(self._ray._private.worker._global_node.get_session_dir_path())
+
+    @property
     def logs(self) -> str:
         """What Ray has in the logs of its workers."""
         folder = Path(self._ray._private.worker._global_node.get_logs_dir_path())

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class Placed(Noisy):
             "threads": int(os.environ["OMP_NUM_THREADS"]),
             "devices": int(os.environ.get("CUDA_VISIBLE_DEVICES") or -1),
             "brought": int(os.environ.get("BROUGHT", 0)),
+            "modules": sum(find_spec(name) is not None for name in ("of_the_study", "of_a_library")),
         }
 
 
@@ -185,15 +187,24 @@ def test_workers_packed_on_one_slot_work_side_by_side_and_one_that_hangs_is_repl
     assert processes_of(rig, 1)[2] == actor
 
 
-def test_workers_share_a_gpu_and_get_what_a_runtime_environment_brings(
-    make_rig: MakeRig, cluster: Nodes
+def test_workers_share_a_gpu_and_get_what_a_runtime_environment_brings_to_a_cluster_that_was_joined_before(
+    make_rig: MakeRig, cluster: Nodes, tmp_path: Path
 ) -> None:
-    environment = {"env_vars": {"BROUGHT": "7"}}
+    library = tmp_path / "library" / "of_a_library"
+    library.mkdir(parents=True)
+    (library / "__init__.py").touch()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "of_the_study.py").touch()
+    environment = {
+        "env_vars": {"BROUGHT": "7"},
+        "working_dir": str(tmp_path / "study"),
+        "py_modules": [str(library)],
+    }
     executor = Ray(slot={"GPU": 0.5}, workers=2, runtime_env=environment, threads=2)
     rig = make_rig(executor, trainer=Placed)
     for worker in range(2):
         rig.wait(WorkerJoined, worker=worker)
-    assert place_of(rig, 0) == place_of(rig, 1) == {"threads": 2, "devices": 0, "brought": 7}
+    assert place_of(rig, 0) == place_of(rig, 1) == {"threads": 2, "devices": 0, "brought": 7, "modules": 2}
 
 
 def test_trials_that_differ_in_their_needs_get_slots_of_different_kinds(
@@ -254,6 +265,13 @@ def test_a_cluster_without_room_is_waited_for_and_a_node_that_does_not_see_the_c
             other.release()
         with pytest.raises(TrainerError, match=rf"{socket.gethostname()}.*does not see {marker.parent}"):
             answer.result(timeout=SECONDS)
+
+
+def test_a_home_that_would_be_gone_with_rays_session_is_refused(cluster: Nodes) -> None:
+    home = Path(cluster.session) / "runtime_resources" / "working_dir_files" / ".hippo"
+    study = Study("gone", Noisy, home=home, executor=Ray(workers=1), version="1")
+    with pytest.raises(InvalidInput, match=r"below the folder of Ray's session.*Study\(home="):
+        study.eval(CONFIG, 1)
 
 
 def test_nodes_that_join_are_used_and_workers_on_nodes_that_leave_are_announced(

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from executors.rig import SECONDS, Gate
 from executors.smooth import Smooth
 from executors.test_wide_local import LONG, REHEARSED, Asks, assert_close, trained
 from hippotune import Fluid, Local, Ray, Study
-from hippotune.executors.base import Executor
+from hippotune.executors.base import Emit, Executor, Job
 
 
 @pytest.fixture
@@ -72,9 +72,20 @@ def test_a_study_on_a_cluster_gives_bit_identical_results_with_checkpoints_where
     assert list(tmp_path.glob("shared/*/.seen-*")) == []
 
 
+class Prompt(Ray):
+    """Has all its workers from the start."""
+
+    async def start(self, job: Job, emit: Emit) -> None:
+        await super().start(job, emit)
+        self.demand({}, 1)
+
+    def demand(self, slots: Mapping[int, int], together: int) -> None:
+        super().demand({0: self.workers}, together)
+
+
 def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_path: Path) -> None:
     cluster.have(2)
-    executor = Ray(workers=2)
+    executor = Prompt(workers=2)
     with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
         runtime, deadline = study._connection.open(), time.monotonic() + SECONDS
         while runtime.ask(lambda: runtime.loop.engine.workers.slots) < 2:

@@ -16,7 +16,7 @@ import hippotune as hippo
 from hippotune.cli.script import ScriptError
 from hippotune.errors import HippoError, TrainerError
 
-COMMANDS = ("run", "plan", "check", "ls", "show", "export", "retry", "gc", "doctor", "backup")
+COMMANDS = ("run", "plan", "check", "submit", "ls", "show", "export", "retry", "gc", "doctor", "backup")
 """The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
@@ -31,6 +31,7 @@ examples:
   hippo plan digits.py         what would be shared and what it would cost; trains nothing
   hippo check digits.py        whether trials can be cut and moved without changing a bit
   hippo run digits.py          train; after an interruption, the same command goes on
+  hippo submit --ray http://head:8265 digits.py    the same on a Ray cluster, as a job
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them
   hippo retry digits           have what failed or is suspended in it tried again

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hippotune import checks
@@ -136,6 +137,25 @@ class Cluster:
             draining,
             sum(count for request, count in single if any(_holds(node, request) for node in lasting)),
         )
+
+    def refuse(self, folder: Path) -> None:
+        """Raise where what is kept in a folder would be gone with the cluster's session."""
+        session = Path(self.ray._private.worker._global_node.get_session_dir_path())
+        if folder.is_relative_to(session) or folder.resolve().is_relative_to(session.resolve()):
+            raise InvalidInput(
+                f"the study's home is in {folder}, below the folder of Ray's session: results would be gone "
+                "with the session, and not be found by the next job. Give it a place that lasts and that all "
+                'nodes see: Study(home="/shared/hippo") or Study(home="s3://bucket/study")'
+            )
+
+    def uploaded(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a runtime environment whose local folders are in the cluster, as actors want it."""
+        from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
+        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+
+        scratch = self.ray._private.worker._global_node.get_runtime_env_dir_path()
+        ready = upload_working_dir_if_needed(dict(runtime_env), include_gitignore=True, scratch_dir=scratch)
+        return dict(upload_py_modules_if_needed(ready, include_gitignore=True, scratch_dir=scratch))
 
     def namespaces(self, prefix: str) -> int:
         """Return how many namespaces that begin so have named actors, or wait for them."""

@@ -144,7 +144,7 @@ class Ray(Executor):
         if self._pool is not None:
             raise HippoError("this executor is at work already: close it first, or make another")
         # Where a link leads: nodes see the storage behind it, and not the link.
-        job = replace(job, checkpoints=job.checkpoints.resolve())
+        given, job = job.checkpoints.absolute(), replace(job, checkpoints=job.checkpoints.resolve())
         spec = ActorSpec(
             parcel=pack(job),
             checkpoints=job.checkpoints,
@@ -156,6 +156,7 @@ class Ray(Executor):
         )
         self._cluster = join(self._address, self._runtime_env)
         try:
+            self._cluster.refuse(given)
             self._marker = job.checkpoints / spec.marker
             self._marker.parent.mkdir(parents=True, exist_ok=True)
             for left_over in self._marker.parent.glob(f"{_MARKER}*"):  # by a driver that was killed

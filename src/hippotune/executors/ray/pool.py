@@ -73,6 +73,8 @@ class RayPool:
         self._placed_at: dict[int, float] = {}
         self.restart_seconds = 0.0
         self._gangs_at = monotonic()
+        self._heard_at = monotonic()
+        self._told_silent = False
         self._complete_at = monotonic()
         self._warned = False
         self._lookout: asyncio.Task[None] | None = None
@@ -248,9 +250,20 @@ class RayPool:
             try:
                 room = await asyncio.to_thread(self._cluster.room, self._wanted.kinds)
             except Exception as error:  # a cluster that does not answer now may do so later
-                _log.info("the cluster does not say what it has: %s", error)
+                self._say_silent(error)
             else:
+                self._heard_at, self._told_silent = monotonic(), False
                 self._take_in(room)
+
+    def _say_silent(self, error: Exception) -> None:
+        if not self._told_silent and monotonic() - self._heard_at > _SAY_SECONDS:
+            self._told_silent = True
+            _log.warning(
+                "the head of the Ray cluster does not answer. Where it is restarted with fault tolerance "
+                "(RAY_REDIS_ADDRESS), training goes on; without, Ray ends this process after a minute, and "
+                "the same script run again goes on from what was saved: %s",
+                error,
+            )
 
     def _take_in(self, room: Room) -> None:
         """Adjust to what the cluster has."""

@@ -56,7 +56,7 @@ class Actors:
         namespace = f"{NAMESPACE}{secrets.token_hex(8)}"
         options: dict[str, Any] = {"max_restarts": 0, "namespace": namespace}
         if runtime_env and not cluster.carries_environment:
-            options["runtime_env"] = dict(runtime_env)
+            options["runtime_env"] = cluster.uploaded(runtime_env)
         self._class = cluster.ray.remote(RayWorker)
         self._options = options
         self._spec = cluster.ray.put(spec)  # to every node once, however many slots it has

@@ -1,0 +1,99 @@
+"""``hippo submit --ray ADDRESS FILE``: have a Ray cluster run a study, by Ray's own jobs."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hippotune import short
+from hippotune.cli.command import Commands, add_command, add_file
+from hippotune.cli.script import load
+from hippotune.errors import HippoError, InvalidInput, MissingExtra
+
+_DESCRIPTION = """\
+Send FILE and what lies beside it to a Ray cluster, and run it there as a Ray job: the driver is on
+the cluster, and this machine may be switched off. Folders named .hippo and large files stay here.
+
+The study's home has to last longer than the job: a folder that all nodes see, or an object store."""
+
+_EXAMPLES = """\
+examples:
+  hippo submit --ray http://head:8265 digits.py
+  hippo submit --ray http://head:8265 digits.py --pip scikit-learn mlxtend"""
+
+_LARGE_BYTES = 10 << 20
+_LEFT_OUT = (".hippo", ".git", ".venv", "__pycache__")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = add_command(commands, "submit", "run a study on a cluster", _DESCRIPTION, _EXAMPLES, submit)
+    add_file(parser)
+    parser.add_argument(
+        "--ray", required=True, metavar="ADDRESS", help="of the cluster's dashboard, such as http://head:8265"
+    )
+    parser.add_argument(
+        "--pip", nargs="+", default=[], metavar="PACKAGE", help="packages that the nodes do not have"
+    )
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Submit a job, and say how to follow it."""
+    study = load(options.file).study
+    if study.storage is None and not study.home.is_absolute():
+        raise InvalidInput(
+            f"the study's home is {str(study.home)!r}: on the cluster it would be gone with Ray's session. "
+            'Give it a place that lasts and that all nodes see: Study(home="/shared/hippo") or '
+            'Study(home="s3://bucket/study")'
+        )
+    folder = options.file.resolve().parent
+    large = sorted(_large_files(folder))
+    for path, size in large:
+        print(f"left out, as it is large: {path.relative_to(folder)} ({short.size(size)})")
+    environment: dict[str, Any] = {
+        "working_dir": str(folder),
+        "excludes": [*_LEFT_OUT, *(f"/{path.relative_to(folder)}" for path, _ in large)],
+    }
+    if options.pip:
+        environment["pip"] = options.pip
+    client = _client(options.ray)
+    try:
+        job = client.submit_job(
+            entrypoint=f"python -m hippotune run {shlex.quote(options.file.name)}",
+            submission_id=f"hippo-{study.name}-{secrets.token_hex(4)}",
+            runtime_env=environment,
+            metadata={"job_name": study.name},
+        )
+    except RuntimeError as error:
+        raise HippoError(f"the cluster at {options.ray} did not take the job: {error}") from error
+    address = f"--address {shlex.quote(options.ray)}"
+    print(f"submitted: {job}")
+    print(f"to follow it: ray job logs {address} --follow {job}")
+    print(f"to stop it:   ray job stop {address} {job}")
+    return 0
+
+
+def _large_files(folder: Path) -> Iterator[tuple[Path, int]]:
+    for path in folder.rglob("*"):
+        if not set(_LEFT_OUT).intersection(path.relative_to(folder).parts) and path.is_file():
+            size = path.stat().st_size
+            if size > _LARGE_BYTES:
+                yield path, size
+
+
+def _client(address: str) -> Any:
+    try:
+        from ray.job_submission import JobSubmissionClient
+    except ImportError as error:
+        raise MissingExtra("jobs on Ray need its dashboard: pip install 'ray[default]'") from error
+    try:
+        return JobSubmissionClient(address)
+    except (ConnectionError, RuntimeError) as error:
+        raise HippoError(
+            f"cannot reach a Ray cluster at {address}: {error}. Expected the address of its dashboard, such "
+            "as http://head:8265"
+        ) from error
