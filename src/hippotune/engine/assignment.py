@@ -77,11 +77,13 @@ class Assignment:
         state = self._state
         is_interim = isinstance(event, CheckpointSaved) and event.checkpoint.interim
         self._unsettled |= type(event) in _UNSETTLING and not is_interim
-        if state.halted or state.paused:
+        if state.halted or state.paused or self._scheduler.is_gathering():
             return
         self._proofs.start(urgent=True)
         self._train()
         self._proofs.start(urgent=False)
+        if state.leases.by_number:
+            state.slots_awaited = 0  # widths are chosen
 
     def _train(self) -> None:
         state = self._state

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from hippotune.engine.orders import Orders
 from hippotune.engine.state import State
-from hippotune.protocol.events import DeadlineSet, Halted, MetricsRequired, Paused, Resumed, WidthChanged
+from hippotune.protocol.events import (
+    DeadlineSet,
+    Halted,
+    MetricsRequired,
+    Paused,
+    Resumed,
+    SlotsAwaited,
+    WidthChanged,
+)
 
 
 class Control:
@@ -21,6 +29,10 @@ class Control:
     def width_changed(self, event: WidthChanged) -> None:
         """Another policy chooses widths from now on."""
         self._state.use(event.policy)
+
+    def slots_awaited(self, event: SlotsAwaited) -> None:
+        """Widths that are chosen once wait for their slots."""
+        self._state.slots_awaited = event.slots
 
     def deadline_set(self, event: DeadlineSet) -> None:
         """A study has limits, or none any more."""

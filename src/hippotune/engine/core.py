@@ -92,6 +92,7 @@ class Engine:
             events.CheckpointDeleted: checkpoints.checkpoint_deleted,
             events.MetricsRequired: control.metrics_required,
             events.WidthChanged: control.width_changed,
+            events.SlotsAwaited: control.slots_awaited,
             events.DeadlineSet: control.deadline_set,
             events.Paused: control.paused,
             events.Resumed: control.resumed,

@@ -118,7 +118,7 @@ class Scheduler:
     def demand(self, most: int) -> Demand:
         """Return what there is work for: what runs, and what could start beside it, as wide as it may be."""
         slots, together = self._workers.kinds_taken(), 1
-        if not (self._state.halted or self._state.paused):
+        if not self._state.halted:
             running = self._leases.training()
             paths = [(lease.path[-1][0], lease.start, lease.goal, lease.width) for lease in running]
             paths += [(task.goal, task.start, task.end, WAITS) for task in self._frontier.ready(most)[0]]
@@ -138,6 +138,13 @@ class Scheduler:
         return (
             Fraction(1) if allocator is None else max(*allocator.ladder(goal, start, end, slots), Fraction(1))
         )
+
+    def is_gathering(self) -> bool:
+        """Whether widths that are chosen once wait for slots that are still to come."""
+        state = self._state
+        if not state.slots_awaited or state.allocator is None or state.allocator.policy.resizes:
+            return False
+        return self._workers.slots < sum(self.demand(state.slots_awaited).slots.values())
 
     # How wide.
 

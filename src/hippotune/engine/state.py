@@ -65,6 +65,7 @@ class State:
         self.worths: dict[int, float] = {}
         self.likely_branches: dict[Node, set[int]] = {}
         self.paused = False
+        self.slots_awaited = 0
         self.halted = False
         self.probed = plan.order > 0
         self.trained = 0

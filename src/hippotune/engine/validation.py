@@ -148,7 +148,13 @@ def _workers(engine: Engine) -> Iterator[str]:
 
 def _work(engine: Engine) -> Iterator[str]:
     state = engine.state
-    stopped = state.halted or state.paused or bool(state.deadlines) or not engine.checkpoints.has_room()
+    stopped = (
+        state.halted
+        or state.paused
+        or bool(state.slots_awaited)
+        or bool(state.deadlines)
+        or not engine.checkpoints.has_room()
+    )
     for worker, position in engine.workers.unsaved():
         held = state.held(position)
         if held is not None and not stopped and state.allocator is None:

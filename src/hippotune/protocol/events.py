@@ -99,6 +99,16 @@ class WidthChanged:
 
 
 @dataclass(frozen=True)
+class SlotsAwaited:
+    """Where widths are chosen once, nothing is trained before there are as many slots, or as it can use.
+
+    0 says that they are not waited for any longer.
+    """
+
+    slots: int
+
+
+@dataclass(frozen=True)
 class DeadlineSet:
     """The study ends at this time, or once it has used this much worker time. None removes the limit."""
 
@@ -328,6 +338,7 @@ Event = (
     | WorthChanged
     | MetricsRequired
     | WidthChanged
+    | SlotsAwaited
     | DeadlineSet
     | CheckpointLost
     | CheckpointDeleted

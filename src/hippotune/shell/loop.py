@@ -126,7 +126,7 @@ class Loop:
         self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
-        self._slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
+        self.slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
 
     # For tuners, on the event loop.
 
@@ -182,7 +182,7 @@ class Loop:
         if not self.engine.leases:
             self._tell_quiet()
         self._proved.wake()
-        self._slots.look_soon()
+        self.slots.look_soon()
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called on the event loop at a time of the executor's clock."""
@@ -350,7 +350,7 @@ class Loop:
         """A tuner asks for nothing more: what the others wait for may go on."""
         self.tuners -= 1
         self._listening.remove(listener)
-        self._slots.look_soon()
+        self.slots.look_soon()
         if self.tuners:
             self._push_time()
 

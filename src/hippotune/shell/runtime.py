@@ -110,6 +110,8 @@ class Runtime:
         behind = self._keeps_files and self.files.is_remote
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)
         await self.executor.start(self._job, self.loop.emit)
+        if self._policies[0] is not None and not self._policies[0].resizes:
+            self.loop.slots.gather()
 
     def _fits(self) -> Fits | None:
         trainer = self._job.trainer

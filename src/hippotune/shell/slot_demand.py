@@ -10,12 +10,14 @@ from collections.abc import Callable
 
 from hippotune.engine.core import Engine
 from hippotune.executors.base import Executor
-from hippotune.protocol.events import Event, WorkerLeaving
+from hippotune.protocol.events import Event, SlotsAwaited, WorkerLeaving
 
 # Events come in bursts: what they come to is looked at afterwards.
 _BURST_SECONDS = 0.02
 # How long idle slots are kept after the last tuner: one that follows finds them warm.
 _AFTERWARDS_SECONDS = 10.0
+# How long widths that are chosen once wait for all slots.
+_GATHER_SECONDS = 60.0
 
 
 class SlotDemand:
@@ -35,6 +37,12 @@ class SlotDemand:
         self._aio = asyncio.get_running_loop()
         self._idle_since: dict[int, float] = {}
         self._next: asyncio.TimerHandle | None = None
+
+    def gather(self) -> None:
+        """Have widths that are chosen once wait for all slots, but not for ever."""
+        if not self._executor.virtual:  # there all are up at once
+            self._handle(SlotsAwaited(self._executor.workers))
+            self._aio.call_later(_GATHER_SECONDS, self._handle, SlotsAwaited(0))
 
     def look_soon(self, seconds: float = _BURST_SECONDS) -> None:
         """Something has changed, or will have."""
