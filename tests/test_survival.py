@@ -502,7 +502,9 @@ def test_where_files_may_not_grow_a_study_stops_and_when_they_may_again_it_goes_
     files = list((tmp_path / "home" / "checkpoints").rglob("node-*-step-*"))
     most = max(path.stat().st_size for path in files)
     for process in psutil.Process().children(recursive=True):
-        if "hippotune.executors.worker" in process.cmdline():
+        with suppress(psutil.Error):  # one that has ended
+            if "hippotune.executors.worker" not in process.cmdline():
+                continue
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
     with pytest.raises(hippo.HippoError, match=r"(?s)could not be saved.*File too large"):
         study.tune(grid(200), progress=False)

@@ -16,6 +16,7 @@ from hippotune.engine.deadlines import Limit
 from hippotune.errors import InvalidInput
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
+from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Answer
 from hippotune.protocol.events import (
     BestChanged,
@@ -83,6 +84,7 @@ class Tuning:
         self._requests: dict[Trial, int] = {}
         self._heard: dict[Trial, int] = {}
         self._kept: list[int] = []
+        self._unshared_plan = Plan()
         self._open = OpenTrials()
         self._arrivals = Arrivals()
         self._wakes: asyncio.Future[None] | None = None
@@ -334,12 +336,18 @@ class Tuning:
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""
         if isinstance(who, Trial):
-            return self._open.wait_for(self.state(who, step))
+            return self._open.wait_for(self._position(who.config, step, self.isolation_key(who)))
         return self._share and self._open.wait_for(self._position(self._completion(who), step, ""))
 
     def state(self, trial: Trial, step: int) -> Position | None:
-        """Return the position of a trial's state at a step; None where it was never requested."""
-        return self._position(trial.config, step, self.isolation_key(trial))
+        """Return what a trial's state at a step is known by; None where it was never requested.
+
+        Where nothing is shared, trials have the states that they would share: they are bit for bit the same,
+        and a tuner decides as it does where they are trained once.
+        """
+        if not self._share:
+            return self._unshared_plan.place(trial.config, step)[0].position(step)
+        return self._position(trial.config, step, "")
 
     def _position(self, config: Config, step: int, isolation_key: str) -> Position | None:
         try:

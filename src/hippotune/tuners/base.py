@@ -130,7 +130,7 @@ class Trials(Protocol):
         """
 
     def state(self, trial: Trial, step: int) -> Hashable:
-        """Return what a trial's state at a step is known by: the same for trials that share it.
+        """Return what a trial's state at a step is known by: the same for trials that have not parted yet.
 
         None where it was never requested.
         """
