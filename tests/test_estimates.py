@@ -59,7 +59,8 @@ def test_alone_and_shared_on_any_number_of_workers(tmp_path: Path) -> None:
 
 
 def test_what_a_tuner_stops_early_is_not_counted(tmp_path: Path) -> None:
-    (row,) = estimate(study(tmp_path), SuccessiveHalving(SPACE, "acc", "max", 10, 40, 4), [4], 1.0)
+    tuner = SuccessiveHalving(SPACE, "acc", "max", 10, 40, 4, rungs="trials")
+    (row,) = estimate(study(tmp_path), tuner, [4], 1.0)
     assert row.alone.steps == 4 * 10 + 30
 
 

@@ -43,14 +43,17 @@ def add_to(commands: Commands) -> None:
 
 def submit(options: argparse.Namespace) -> int:
     """Submit a job, and say how to follow it."""
-    study = load(options.file).study
+    study = load(options.file, options.arguments, options.module).study
     if study.storage is None and not study.home.is_absolute():
         raise InvalidInput(
             f"the study's home is {str(study.home)!r}: on the cluster it would be gone with Ray's session. "
             'Give it a place that lasts and that all nodes see: Study(home="/shared/hippo") or '
             'Study(home="s3://bucket/study")'
         )
-    folder = options.file.resolve().parent
+    given = Path(options.file)
+    folder = Path.cwd() if options.module else given.resolve().parent
+    named = ["-m", options.file] if options.module else [given.name]
+    command = [*named, *(["--", *options.arguments] if options.arguments else [])]
     large = sorted(_large_files(folder))
     for path, size in large:
         print(f"left out, as it is large: {path.relative_to(folder)} ({short.size(size)})")
@@ -63,7 +66,7 @@ def submit(options: argparse.Namespace) -> int:
     client = _client(options.ray)
     try:
         job = client.submit_job(
-            entrypoint=f"python -m hippotune run {shlex.quote(options.file.name)}",
+            entrypoint=f"python -m hippotune run {shlex.join(command)}",
             submission_id=f"hippo-{study.name}-{secrets.token_hex(4)}",
             runtime_env=environment,
             metadata={"job_name": study.name},
