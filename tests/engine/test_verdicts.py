@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from hippotune.engine.verdicts import judge
 from hippotune.protocol.fingerprint import Fingerprint
@@ -202,7 +203,7 @@ def test_what_is_declared_volatile_is_left_out() -> None:
 
 def test_noisy_kernels_are_told_from_what_is_lost() -> None:
     def near(by: float, steps: int = 5) -> State:
-        return {"w": np.array([1.0, 2.0, 3.0 + by]), "steps": steps}
+        return {"w": torch.tensor([1.0, 2.0, 3.0 + by], dtype=torch.float64), "steps": steps}
 
     noisy = rehearsed(one=near(0), two=near(0), fresh=near(2e-6), warm=near(-3e-6), again=near(1e-6))
     verdict = judge("Net", noisy)
@@ -217,6 +218,25 @@ def test_noisy_kernels_are_told_from_what_is_lost() -> None:
     exact[0].states[2] = noted(near(1e-6))
     assert judge("Net", exact).outcome == "differs"
     assert judge("Net", exact, spread=verdict.spread).outcome == "exact"
+
+
+def test_what_is_no_tensor_has_no_noisy_kernels() -> None:
+    def near(by: float) -> State:
+        return {"w": np.array([1.0, 2.0, 3.0 + by])}
+
+    runs = rehearsed(one=near(0), two=near(0), fresh=near(2e-6), warm=near(-3e-6), again=near(1e-6))
+    assert judge("Net", runs).outcome == "differs"
+
+
+def test_a_number_that_is_trained_is_not_volatile_for_two_runs_that_differ() -> None:
+    runs = rehearsed(one={"w": 1.0}, two={"w": 2.0}, fresh={"w": 2.0}, warm={"w": 2.0}, again={"w": 1.5})
+    verdict = judge("Net", runs)
+    assert (verdict.outcome, verdict.path) == ("differs", "self.w")
+    assert "volatile = {'self.w'} in the class leaves it out" in verdict.text
+    made = rehearsed(one={"t": 1.0}, two={"t": 1.0}, fresh={"t": 1.0}, warm={"t": 1.0}, again={"t": 1.5})
+    assert judge("Net", made).volatile == ("self.t",)
+    clock = rehearsed(one={"t": 1.0}, two={"t": 2.0}, fresh={"t": 3.0}, warm={"t": 4.0}, again={"t": 5.0})
+    assert judge("Net", clock).volatile == ("self.t",)
 
 
 def test_a_run_that_raises_is_quoted() -> None:

@@ -4,9 +4,10 @@ The first run was trained straight through; all others must have its states and 
 
 * what a trainer declares as `volatile` is left out;
 * a plain value (a number, a text), or a metric that no tuner needs, that differs between all runs is volatile
-  too, with a warning: a clock does that, and something that is lost does not, for repeats agree on it;
-* where straight runs differ, in floats alone and by at most `NOISE` of their scale, kernels are not
-  deterministic: then runs from checkpoints may differ by `TIMES` as much;
+  too, with a warning: a clock does that, and something that is lost does not, for repeats agree on it; a
+  number that changes from step to step has to differ between three runs of one step;
+* where straight runs differ, in floats alone, in tensors and by at most `NOISE` of their scale, kernels are
+  not deterministic: then runs from checkpoints may differ by `TIMES` as much;
 * a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and by `ROUNDINGS` as much as
   a nudged run does, in whatever that differs: such differences are what rounding makes.
 """
@@ -104,10 +105,11 @@ class _Case:
         everything = found
         found = [left for item in found if (left := _without(item, volatile)).items]
         straight = [item for item in found if item.run.name in _THE_SAME_AGAIN]
+        noise = NOISE if any(_is_tensor(each) for item in straight for each in item.items) else 0.0
         spread = max((item.distance for item in straight), default=0.0)
         allowed = max(self.spread, spread) * TIMES
         for item in found:
-            if item.run.name == "wide" or item.distance > (NOISE if item in straight else allowed):
+            if item.run.name == "wide" or item.distance > (noise if item in straight else allowed):
                 return self._differs(*self._first_told(item, everything), everything)
         return self._passed(volatile, straight, spread)
 
@@ -175,7 +177,9 @@ class _Case:
         return tuple(
             path
             for path, moments in seen.items()
-            if plain[path] and all(self._all_differ(path, at, moment) for moment, at in moments.items())
+            if plain[path]
+            and all(self._all_differ(path, at, moment) for moment, at in moments.items())
+            and not self._is_trained(path, moments)
         )
 
     def _is_known(self, item: Difference) -> bool:
@@ -197,6 +201,17 @@ class _Case:
             there = straight
         values = [value for value, runs in at.items() if any(run in there for run in runs)]
         return len(values) == len(there) > (1 if there is straight else 2)
+
+    def _is_trained(self, path: str, moments: Mapping[Moment, Mapping[str, list[Run]]]) -> bool:
+        """Whether a number may be what is trained: it changes from step to step, and two runs alone differ.
+
+        What was made at the start, such as a time, stays as it is; a clock differs in three runs too.
+        """
+        if path.startswith(_METRIC) or any(len(values) > 2 for values in moments.values()):
+            return False
+        seen = [leaf for state in self.runs[0].states.values() if (leaf := state.by_place.get((path, False)))]
+        is_number = any(leaf.kind == "number" for leaf in seen)
+        return is_number and (len(seen) < 2 or len({leaf.digest for leaf in seen}) > 1)
 
     # What is said.
 
@@ -248,8 +263,18 @@ class _Case:
         where = f"After step {step}, {first.told(story.one, story.other)}{_others(states or items)}"
         if not states:
             where += f"; nothing {f'that {self.saved_by} saves' if self.saved_by else 'on self'} differs"
-        text = f"{begin}{where}. {self._cause(found, story)}"
+        text = f"{begin}{where}. {self._cause(found, story)}{self._remedy(first)}"
         return Verdict("differs", text, _nearest(states), step)
+
+    def _remedy(self, item: Difference) -> str:
+        """Say how to declare a value that differs each time and means nothing."""
+        if item.leaf.kind not in _PLAIN:
+            return ""
+        name = _declared(_container(item.path))
+        return (
+            f". If nothing depends on it (a clock, a path, a process number), volatile = {{{name!r}}} in the "
+            "class leaves it out"
+        )
 
     @staticmethod
     def _differs_anyway(all_found: list[_Found]) -> bool:
@@ -330,6 +355,10 @@ def _metric(name: str, value: float | None) -> Leaf | None:
     digest = struct.pack("d", value).hex()
     scale = abs(value) if math.isfinite(value) else 0.0
     return Leaf(name, "number", repr(value), digest, (), (value,), 1, scale)
+
+
+def _is_tensor(item: Difference) -> bool:
+    return item.leaf.kind == "array" and item.leaf.text.startswith("a tensor")
 
 
 def _is_metric(item: Difference) -> bool:
