@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import plotly.io._kaleido
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -286,6 +287,7 @@ def test_a_browser_that_does_not_start_is_not_said_to_be_missing(tmp_path: Path)
 
 
 def test_without_kaleido_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plotly.io._kaleido.kaleido_available()  # plotly remembers what it finds
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(MissingExtra, match=r"kaleido is not installed: pip install 'hippotune\[plot\]'"):
         save(timeline(SPANS), tmp_path / "timeline.png")
