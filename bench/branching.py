@@ -44,7 +44,7 @@ def measured(report: hippo.study.Report) -> dict[tuple[int, int, str], str]:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    script = load(EXAMPLE)
+    script = load(str(EXAMPLE))
     with tempfile.TemporaryDirectory() as home:
         shared, alone = (tuned(script, home, share) for share in (True, False))
     expected, found = measured(alone), measured(shared)

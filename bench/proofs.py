@@ -53,7 +53,7 @@ def figures_of(name: str, work: hippo.study.Work) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    demo = load(DEMO)
+    demo = load(str(DEMO))
     trainer = demo.study.trainer
     hundred = hippo.GridSearch(SPACE, "val_acc", "max", STEPS)
     return {
