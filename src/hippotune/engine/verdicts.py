@@ -210,8 +210,7 @@ class _Case:
         if path.startswith(_METRIC) or any(len(values) > 2 for values in moments.values()):
             return False
         seen = [leaf for state in self.runs[0].states.values() if (leaf := state.by_place.get((path, False)))]
-        is_number = any(leaf.kind == "number" for leaf in seen)
-        return is_number and (len(seen) < 2 or len({leaf.digest for leaf in seen}) > 1)
+        return any(leaf.kind == "number" for leaf in seen) and len({leaf.digest for leaf in seen}) > 1
 
     # What is said.
 
