@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types tests bench clean
+.PHONY: help setup demo test lint types tests bench wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -50,5 +50,10 @@ bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants
 	$(BIN)/python bench/deadline.py --real --check || failed="$$failed deadline-for-real"; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
+wheel: $(READY)  ## Build the package, as it is installed elsewhere, into dist/.
+	rm -rf dist build
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
 clean:  ## Remove the virtual environment and caches.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info

@@ -16,7 +16,20 @@ import hippotune as hippo
 from hippotune.cli.script import ScriptError
 from hippotune.errors import HippoError, TrainerError
 
-COMMANDS = ("run", "plan", "check", "submit", "ls", "show", "export", "retry", "gc", "doctor", "backup")
+COMMANDS = (
+    "init",
+    "run",
+    "plan",
+    "check",
+    "submit",
+    "ls",
+    "show",
+    "export",
+    "retry",
+    "gc",
+    "doctor",
+    "backup",
+)
 """The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
@@ -28,6 +41,7 @@ Every STUDY is the name of a study that has been run."""
 
 _EPILOG = """\
 examples:
+  hippo init                   write a study to start from
   hippo plan digits.py         what would be shared and what it would cost; trains nothing
   hippo check digits.py        whether trials can be cut and moved without changing a bit
   hippo run digits.py          train; after an interruption, the same command goes on
