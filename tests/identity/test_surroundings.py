@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +41,7 @@ def of(expression: str) -> Fingerprint:
         'os.environ.setdefault("SCALE", "1")',
         'float(os.environ["SCALE"]) + 1',
         '(lambda: os.environ["SCALE"])()',
-        '__import__("x") if os.environ.get("SCALE") else 0',
+        'len("x") if os.environ.get("SCALE") else 0',
     ],
 )
 def test_a_variable_that_is_read_counts(monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
@@ -107,3 +109,51 @@ def test_arguments_do_not_count_elsewhere(monkeypatch: pytest.MonkeyPatch) -> No
     before = of("1")
     monkeypatch.setattr(sys, "argv", ["study.py", "--scale", "10"])
     assert of("1") == before
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'globals()["NAME"]',
+        'eval("NAME")',
+        'exec("NAME")',
+        '__import__("models")',
+        "sys.modules[__name__].NAME",
+        'getattr(sys.modules["__main__"], "NAME")',
+        "importlib.import_module(self.name)",
+        'importlib.import_module(name="models")',
+        "map(importlib.import_module, self.names)",
+    ],
+)
+def test_looking_things_up_by_texts_is_refused(expression: str) -> None:
+    with pytest.raises(
+        TrainerError, match=r"Digits.train looks things up with .* Write the names themselves"
+    ):
+        fingerprint(Cell("import importlib\n" + READS.format(expression)).trainer)
+
+
+def test_looking_things_up_is_refused_without_source_too() -> None:
+    names = {"__name__": "__main__"}
+    exec("import importlib\n" + READS.format('importlib.import_module("models")'), names)
+    with pytest.raises(TrainerError, match=r"importlib\.import_module"):
+        fingerprint(names["Digits"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("expression", ["self.model.eval()", "torch.exec()", "self.globals()", "locals()"])
+def test_methods_of_such_names_are_others(expression: str) -> None:
+    assert of(expression).digest
+
+
+def test_a_module_that_is_imported_by_its_name_as_a_text_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "import importlib\n" + READS.format('importlib.import_module("models_by_text").RATE')
+    seen = set()
+    for rate in (1, 2):
+        (tmp_path / "models_by_text.py").write_text(f"RATE = {rate}{'0' * rate}\n")
+        monkeypatch.delitem(sys.modules, "models_by_text", raising=False)
+        importlib.invalidate_caches()
+        seen.add(fingerprint(Cell(source).trainer).digest)
+    assert len(seen) == 2
+    assert fingerprint(Cell("import importlib\n" + READS.format('importlib.import_module("json")')).trainer)

@@ -14,8 +14,10 @@ Where there is no source (some consoles), compiled code stands in for it.
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import enum
+import importlib
 import os
 import sys
 from collections.abc import Mapping
@@ -43,6 +45,7 @@ from hippotune.identity.uses import Use
 from hippotune.identity.values import Unidentified, Writer
 
 _PARSERS = {"parse_args", "parse_known_args", "parse_intermixed_args"}
+_LOOKUPS = {"globals", "eval", "exec", "__import__"}
 _WRITES_ENVIRONMENT = {"update", "clear"}
 _REMEDY = "pass it as settings=, make it in prepare() or build(), or give the study a version="
 
@@ -229,7 +232,7 @@ class _Reading:
             for use in each.uses.around:
                 self._read_use(use, place, each.uses.imports)
         if not found:
-            self._read_environment_blindly(place)
+            self._read_blindly(place)
 
     def _read_module(self, module: ModuleType, label: str) -> None:
         """Read a module of the user's that is handed on as a whole."""
@@ -245,6 +248,8 @@ class _Reading:
     def _read_name(self, chain: Chain, place: _Place) -> None:
         name, *attributes = chain
         if name not in place.names or is_dunder(name):
+            if name in _LOOKUPS and name not in place.names:
+                raise _hidden(place, f"{name}()")
             return  # a builtin, or a name that means the same everywhere
         value, module = place.names[name], place.module
         enclosed = name in place.function.__code__.co_freevars
@@ -261,6 +266,8 @@ class _Reading:
             value = vars(value)[attributes.pop(0)]
         if value is sys.argv or (value is sys and attributes[:1] == ["argv"]):
             self._note_text("sys.argv", arguments())
+        elif value is sys.modules or (value is sys and attributes[:1] == ["modules"]):
+            raise _hidden(place, "sys.modules")
         elif not (value is os.environ or self._is_theirs(value)):
             self._read_value(shown, value, module, place)
 
@@ -284,11 +291,23 @@ class _Reading:
         if asked is os.getenv:
             if use.called:
                 self._read_variable(use.key, place)
+        elif asked is importlib.import_module:
+            self._read_import(use, place)
         elif value is os.environ and use.method not in _WRITES_ENVIRONMENT:
             self._read_variable(use.key, place)
 
+    def _read_import(self, use: Use, place: _Place) -> None:
+        """Read a module that is imported by a text."""
+        name = place.names.get(use.key.id) if isinstance(use.key, ast.Name) else use.key
+        if not use.called or not isinstance(name, str) or name.startswith("."):
+            raise _hidden(place, "importlib.import_module")
+        found, packages = imported({name: (name, None, 0)}, place.module, self.is_users)
+        self._imports |= packages
+        if name in found and not self._is_theirs(found[name]):
+            self._read_value(f"module {name}", found[name], place.module, place)
+
     def _read_variable(self, key: object, place: _Place) -> None:
-        name = place.names.get(key.id) if hasattr(key, "id") else key
+        name = place.names.get(key.id) if isinstance(key, ast.Name) else key
         if not isinstance(name, str):
             raise TrainerError(
                 f"{place.label} reads environment variables whose names are not in the code; which they are "
@@ -298,10 +317,20 @@ class _Reading:
         if (text := variable(name)) is not None:
             self._note_text(f"${name}", text)
 
-    def _read_environment_blindly(self, place: _Place) -> None:
+    def _read_blindly(self, place: _Place) -> None:
         """Without source: any text in code that reads the environment may be a variable's name."""
         values = [resolved(chain[:2], place.names) for chain in names_read(place.function.__code__)]
+        if importlib.import_module in values:
+            raise _hidden(place, "importlib.import_module")
         if any(value is os.environ or value is os.getenv for value in values):
             for name in sorted(strings_in(place.function.__code__)):
                 if name.isidentifier() and (text := variable(name)) is not None:
                     self._note_text(f"${name}", text)
+
+
+def _hidden(place: _Place, means: str) -> TrainerError:
+    """Say that code finds things by texts, so that nobody can tell what it reads."""
+    return TrainerError(
+        f"{place.label} looks things up with {means}: what it finds decides about results, and the code does "
+        f"not say what that is. Write the names themselves; or {_REMEDY}"
+    )
