@@ -115,7 +115,7 @@ def test_doctor_says_that_a_damaged_tree_needs_a_backup_and_leaves_it(run: Run, 
 
 
 def test_doctor_notices_a_changed_key_of_a_plan_and_rows_of_no_plan(run: Run, home: Path) -> None:
-    change(home, "UPDATE hippo_spans SET plan = 9 WHERE ordinal = 0")
+    change(home, "UPDATE hippo_spans SET plan = 9 WHERE number = (SELECT min(number) FROM hippo_spans)")
     assert "1 rows of hippo_spans belong to no plan" in run("doctor", status=1)
     assert ", 0 left" in run("doctor", "--repair")
     change(home, "UPDATE hippo_plans SET seed = '7'")

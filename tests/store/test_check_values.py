@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from hippotune.errors import StoreError
 from hippotune.plan.facts import (
+    CheckpointDropped,
     Fact,
     FailureRecorded,
     MetricsRecorded,
@@ -19,6 +20,7 @@ from hippotune.plan.facts import (
     ProofRecorded,
     RequestMade,
     SpanRecorded,
+    StudyBegan,
 )
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import Catalog, open_store
@@ -36,7 +38,10 @@ WRITTEN: list[Fact] = [
     SpanRecorded(0, 0, 0, "train", 0, 5, 1, 2.5, 2, 0.1),
     NumbersRecorded(0, (1, 2, 5), {"loss": (0.5, None, 0.1)}),
     ProofRecorded("rehearsal", Position(0, 2), "exact", "ü 3", None, 2, 0.5),
+    StudyBegan("a", 1, 2.5, "loss", "min", {"tuner": "ü"}),
+    CheckpointDropped(Position(0, 5)),
 ]
+LISTED = [fact for fact in WRITTEN if not isinstance(fact, CheckpointDropped)]
 
 
 @pytest.fixture
@@ -48,18 +53,21 @@ def filled(catalog: Catalog) -> Catalog:
 
 def everything(catalog: Catalog) -> list[Fact]:
     view = catalog.view(KEY)
-    return [*view.read(), *view.spans(), *view.logged(0), *view.logged(7)]
+    found = [*view.read(), *view.spans(), *view.logged(0), *view.logged(7)]
+    list(view.facts())
+    return found
 
 
 def test_what_was_written_is_read_again(filled: Catalog) -> None:
     found = everything(filled)
-    assert len(found) == len(WRITTEN)
-    assert all(fact in found for fact in WRITTEN)
+    assert len(found) == len(LISTED)
+    assert all(fact in found for fact in LISTED)
+    assert [fact for _, fact in filled.view(KEY).facts()] == WRITTEN
 
 
 def changes() -> list[tuple[str, str]]:
     """Return every column of every table of facts that a digit can change in."""
-    numbers = {"parent", "metrics", "error", "kind", "steps", "check_value"}  # these may be NULL
+    numbers = {"parent", "metrics", "error", "kind", "steps", "time", "check_value"}  # these may be NULL
     return [
         (table.name, column)
         for table in FACTS
@@ -77,7 +85,7 @@ def test_one_changed_digit_is_noticed(
         value = connection.exec_driver_sql(f"SELECT {column} FROM {table} LIMIT 1").scalar_one()
         changed = value + 1 if isinstance(value, int | float) else f"{value} "
         update = sa.text(f"UPDATE {table} SET {column} = :changed")
-        if isinstance(value, int) and column in ("ordinal", "id", "node"):
+        if isinstance(value, int) and column in ("number", "ordinal", "id", "node"):
             update = sa.text(f"UPDATE {table} SET {column} = {column} + 7")
         connection.execute(update, {"changed": changed} if ":changed" in str(update) else {})
     database.close()
@@ -105,7 +113,7 @@ def test_a_store_without_check_values_is_read_and_those_that_are_written_have_th
     with database.changing() as connection:
         for table in FACTS:
             connection.execute(sa.text(f"UPDATE {table.name} SET check_value = NULL"))
-    assert len(everything(filled)) == len(WRITTEN)
+    assert len(everything(filled)) == len(LISTED)
     with open_store(home, url) as catalog, closing(catalog.plan(KEY)) as store:
         store.write([MetricsRecorded(3, Position(0, 6), {"loss": 0.5})])
     with database.reading() as connection:

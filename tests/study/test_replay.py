@@ -70,6 +70,7 @@ class LaggingWriter:
         self._chance = chance
         self._left = commits
         self._queue: list[tuple[Sequence[Fact], Callable[[BaseException | None], None]]] = []
+        self.published = None
         self.killed = asyncio.get_running_loop().create_future()
 
     def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:

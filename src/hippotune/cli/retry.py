@@ -6,6 +6,7 @@ Nothing is forgotten: that a failure is to be tried again is a further fact in t
 from __future__ import annotations
 
 import argparse
+import time
 from contextlib import closing
 
 from hippotune.cli.command import Commands, add_command
@@ -43,8 +44,11 @@ def run(options: argparse.Namespace) -> int:
         history = read_study(catalog, info)
         plan, hindered = history.plan, [trial for trial in history.trials if trial.error is not None]
         chosen = history.trials if options.trial is None else trials_numbered(history, options.trial)
+        now = time.time()
         cleared: list[Fact] = [
-            plan.clear(position) for trial in chosen for position in plan.obstacles(trial.node, trial.asked)
+            plan.clear(position, now)
+            for trial in chosen
+            for position in plan.obstacles(trial.node, trial.asked)
         ]
         store.write(cleared)
     freed = [trial for trial in hindered if not plan.obstacles(trial.node, trial.asked)]

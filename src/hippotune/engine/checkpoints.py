@@ -45,8 +45,8 @@ class Checkpoints:
         self._pinned.pop(request, None)
 
     def is_pinned(self, position: Position) -> bool:
-        """Whether a request asked for a checkpoint to be kept."""
-        return position in self._pinned.values()
+        """Whether a request, or a person, asked for a checkpoint to be kept."""
+        return position in self._state.plan.pinned or position in self._pinned.values()
 
     def keep(self, position: Position, checkpoint: Checkpoint) -> None:
         """A checkpoint has come. Where there is one already, something may be reading that: it stays."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hippotune.engine.orders import Orders
 from hippotune.engine.state import State
 from hippotune.protocol.events import (
+    ActionTaken,
     DeadlineSet,
     Halted,
     MetricsRequired,
@@ -37,6 +38,11 @@ class Control:
     def deadline_set(self, event: DeadlineSet) -> None:
         """A study has limits, or none any more."""
         self._state.deadlines.set(event.study, event.at, event.worker_seconds)
+
+    def action_taken(self, event: ActionTaken) -> None:
+        """A study or a person did something that the plan is to know."""
+        self._state.plan.apply(event.action)
+        self._state.facts.append(event.action)
 
     def paused(self, _: Paused) -> None:
         """Nothing starts for now."""

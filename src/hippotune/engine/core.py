@@ -94,6 +94,7 @@ class Engine:
             events.WidthChanged: control.width_changed,
             events.SlotsAwaited: control.slots_awaited,
             events.DeadlineSet: control.deadline_set,
+            events.ActionTaken: control.action_taken,
             events.Paused: control.paused,
             events.Resumed: control.resumed,
             events.Woken: blame.woken,

@@ -36,7 +36,7 @@ class HeldNumbers:
             self._released = now
         return due
 
-    def release(self, path: tuple[tuple[Node, int, int], ...]) -> list[NumbersRecorded]:
+    def release(self, path: tuple[tuple[Node, int, int], ...], now: float) -> list[NumbersRecorded]:
         """Return as facts what is held, by the nodes on the lease's path."""
         if not self._parts:
             return []
@@ -47,5 +47,5 @@ class HeldNumbers:
         for (node, start, _), end in zip(path, ends, strict=True):
             steps, numbers = within(logged, start, end)
             if steps:
-                facts.append(NumbersRecorded(node.id, steps, numbers))
+                facts.append(NumbersRecorded(node.id, steps, numbers, now))
         return facts

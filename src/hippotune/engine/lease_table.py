@@ -88,7 +88,7 @@ class LeaseTable:
         else:
             self.worker_seconds += spent
         self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
-        return [*lease.logged.release(lease.path), *lease.spans(now)]
+        return [*lease.logged.release(lease.path, now), *lease.spans(now)]
 
     def running(self) -> list[Lease]:
         """Return the leases that have their workers."""

@@ -83,13 +83,13 @@ class Leases:
         """Training has logged numbers: they are recorded a second's worth at a time."""
         lease = self._state.leases.expect(event.lease, event, "running")
         if lease.logged.add(event, self._state.now):
-            self._state.facts += lease.logged.release(lease.path)
+            self._state.facts += lease.logged.release(lease.path, self._state.now)
 
     def metrics_reported(self, event: MetricsReported) -> None:
         """There are metrics at a step."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running")
-        state.facts += lease.logged.release(lease.path)
+        state.facts += lease.logged.release(lease.path, state.now)
         lease.note(state.now, f"metrics at {event.step}")
         lease.at = max(lease.at, event.step)
         node = lease.node_at(event.step)
@@ -99,7 +99,7 @@ class Leases:
             return
         state.promises.evaluations.discard(lease, event.step)
         if event.step not in node.metrics and not is_for_proof:
-            state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics))
+            state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics, state.now))
         self._requests.measured(node, event.step)
 
     def steps_missed(self, event: StepsMissed) -> None:
@@ -124,7 +124,7 @@ class Leases:
         state = self._state
         lease = state.leases.expect(event.lease, event, "running", "saving")
         lease.note(state.now, f"saved at {event.step}")
-        state.facts += lease.logged.release(lease.path)
+        state.facts += lease.logged.release(lease.path, state.now)
         lease.settled.add(event.step)
         position = lease.position(event.step)
         node = state.plan[position.node]

@@ -172,7 +172,7 @@ class Requests:
         not. Where it is `suspended`, the others may be met after somebody has it retried.
         """
         state = self._state
-        state.facts.append(state.plan.fail(Position(node.id, step), error, suspended))
+        state.facts.append(state.plan.fail(Position(node.id, step), error, suspended, time=state.now))
         failure = Failure(step, state.plan.order, error, suspended)
         stack = [(node, step)]
         while stack:
@@ -196,7 +196,7 @@ class Requests:
     def cannot_measure(self, node: Node, step: int, error: str) -> None:
         """Evaluation fails at a step: all requests fail that need metrics there; others may pass."""
         state = self._state
-        state.facts.append(state.plan.fail(Position(node.id, step), error, evaluation=True))
+        state.facts.append(state.plan.fail(Position(node.id, step), error, evaluation=True, time=state.now))
         want = state.frontier.wants.get(node, {}).get(step)
         for number in list(want.requests if want is not None else ()):
             request = state.requests[number]

@@ -2,13 +2,16 @@
 
 A plan is rebuilt by replaying its facts. Nothing is ever edited; what is no longer so is said by a
 further fact. Everything that can be derived (stage trees, merge rates, reports) is not here.
+
+A `time` is in seconds since the epoch, or virtual, by the clock of the workers. Where it says only when
+something became known, it is no part of what is said: facts that differ in it alone are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from hippotune.plan.numbers import Columns
 from hippotune.sequences.config import Config
@@ -55,6 +58,7 @@ class MetricsRecorded:
     order: int
     position: Position
     metrics: Mapping[str, float]
+    time: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class NumbersRecorded:
     node: int
     steps: tuple[int, ...]
     numbers: Columns
+    time: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class FailureRecorded:
     error: str
     suspended: bool = False
     evaluation: bool = False
+    time: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class FailureCleared:
 
     order: int
     position: Position
+    time: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,63 @@ class ProofRecorded:
     width: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class StudyBegan:
+    """A tuner began to tune a study, the study's `tuning`-th time (from 1), for the best `metric`.
+
+    `definition` says how, as far as that is plain data, as JSON has it: {"tuner": "GridSearch", …}.
+    """
+
+    study: str
+    tuning: int
+    time: float
+    metric: str
+    mode: str
+    definition: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyEnded:
+    """A tuning is over: `outcome` is "finished", "failed" or "interrupted", or names what ended it, such as
+    "deadline" or "stopped". `text` is what to tell a person. A tuning without an end runs, or was killed.
+    """
+
+    study: str
+    tuning: int
+    time: float
+    outcome: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStopped:
+    """Somebody wants nothing more of a study to be trained."""
+
+    study: str
+    time: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStopped:
+    """Somebody wants a trial of a study not to be trained any further."""
+
+    study: str
+    trial: int
+    time: float
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPinned:
+    """Somebody wants the checkpoint at a position to stay, whatever the budget; or no longer."""
+
+    position: Position
+    time: float
+    pinned: bool = True
+    by: str = ""
+
+
 def width_refutation(proofs: Iterable[ProofRecorded]) -> ProofRecorded | None:
     """Return the proof that has shown that several workers learn otherwise than one, if one has."""
     return next((each for each in proofs if each.kind == "width" and each.outcome == "differs"), None)
@@ -196,4 +260,11 @@ Fact = (
     | SpanRecorded
     | StateRecorded
     | ProofRecorded
+    | StudyBegan
+    | StudyEnded
+    | StudyStopped
+    | TrialStopped
+    | CheckpointPinned
 )
+Action = StudyBegan | StudyEnded | StudyStopped | TrialStopped | CheckpointPinned
+"""What studies and people did: facts that do not come of training."""

@@ -20,6 +20,7 @@ from hippotune.plan.facts import (
     Checkpoint,
     CheckpointDropped,
     CheckpointKept,
+    CheckpointPinned,
     Fact,
     FailureCleared,
     FailureRecorded,
@@ -29,8 +30,13 @@ from hippotune.plan.facts import (
     ProofRecorded,
     SpanRecorded,
     StateRecorded,
+    StudyBegan,
+    StudyEnded,
+    StudyStopped,
+    TrialStopped,
 )
 from hippotune.plan.node import Failure, Node
+from hippotune.plan.study_state import StudyState
 from hippotune.sequences.config import Config
 
 
@@ -45,6 +51,8 @@ class Plan:
         self.proofs: list[ProofRecorded] = []
         self.noted: dict[Position, StateRecorded] = {}
         self.interim: dict[Position, None] = {}
+        self.studies: dict[str, StudyState] = {}
+        self.pinned: set[Position] = set()
 
     @classmethod
     def replay(cls, facts: Iterable[Fact]) -> Plan:
@@ -99,26 +107,33 @@ class Plan:
 
     # What becomes known.
 
-    def measure(self, position: Position, metrics: Mapping[str, float]) -> MetricsRecorded:
+    def measure(
+        self, position: Position, metrics: Mapping[str, float], time: float | None = None
+    ) -> MetricsRecorded:
         """Note the metrics at a position."""
-        fact = MetricsRecorded(self.order + 1, position, metrics)
+        fact = MetricsRecorded(self.order + 1, position, metrics, time)
         self.apply(fact)
         return fact
 
     def fail(
-        self, position: Position, error: str, suspended: bool = False, evaluation: bool = False
+        self,
+        position: Position,
+        error: str,
+        suspended: bool = False,
+        evaluation: bool = False,
+        time: float | None = None,
     ) -> FailureRecorded:
         """Note that training cannot reach a position, or not before somebody has it retried.
 
         Where it is an `evaluation` that failed, training can go on, and only metrics cannot be had.
         """
-        fact = FailureRecorded(self.order + 1, position, error, suspended, evaluation)
+        fact = FailureRecorded(self.order + 1, position, error, suspended, evaluation, time)
         self.apply(fact)
         return fact
 
-    def clear(self, position: Position) -> FailureCleared:
+    def clear(self, position: Position, time: float | None = None) -> FailureCleared:
         """Note that what failed at a position is to be tried again."""
-        fact = FailureCleared(self.order + 1, position)
+        fact = FailureCleared(self.order + 1, position, time)
         self.apply(fact)
         return fact
 
@@ -180,6 +195,13 @@ class Plan:
                 self.proofs.append(fact)
                 if kind == "audit":
                     self.noted.pop(position, None)
+            case StudyBegan() | StudyEnded() | StudyStopped() | TrialStopped():
+                self.studies.setdefault(fact.study, StudyState()).take_in(fact)
+            case CheckpointPinned(position, _, pinned):
+                if pinned:
+                    self.pinned.add(position)
+                else:
+                    self.pinned.discard(position)
             case _:
                 pass
 

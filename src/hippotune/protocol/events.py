@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hippotune.plan.facts import Checkpoint, Position
+from hippotune.plan.facts import Action, Checkpoint, Position
 from hippotune.plan.numbers import Columns
 from hippotune.protocol.failures import ErrorKind, LossKind
 from hippotune.protocol.fingerprint import Fingerprint
@@ -129,6 +129,13 @@ class CheckpointDeleted:
     """The files of a dropped checkpoint are deleted."""
 
     checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class ActionTaken:
+    """A study began or ended, or a person stopped or pinned something: the plan is to know it."""
+
+    action: Action
 
 
 @dataclass(frozen=True)
@@ -342,6 +349,7 @@ Event = (
     | DeadlineSet
     | CheckpointLost
     | CheckpointDeleted
+    | ActionTaken
     | Paused
     | Resumed
     | Woken

@@ -43,12 +43,17 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from hippotune.shell.slot_demand import SlotDemand
+from hippotune.store.base import Written
 
 Deliver = Callable[[Answer], None]
+Published = Callable[[int, Sequence[Fact]], None]
+"""Takes facts that are durable, and the number of the first of them in the plan's log."""
 
 
 class FactWriter(Protocol):
     """Makes facts durable, then calls back on the event loop that it was made for."""
+
+    published: Callable[[Written], None] | None
 
     def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
         """Queue facts; call `then` with None after they are committed, or with the error."""
@@ -124,6 +129,7 @@ class Loop:
         self._quiet = Waiters()
         self._proved = Waiters()
         self._listening: list[Listener] = []
+        self._followers: list[Published] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
         self.slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
@@ -170,6 +176,30 @@ class Loop:
             yield spans
         finally:
             self._spans = [each for each in self._spans if each is not spans]
+
+    def follow(self, published: Published) -> Callable[[], None]:
+        """Have a function told, on the event loop, of all facts from now on, in order, once each.
+
+        They are durable by then, and no tuner has heard of them yet. What came before is in the store: read
+        it after this call, and pass over what comes twice by its number. Returns what ends it.
+        """
+        self._followers.append(published)
+        self._writer.published = self._publish
+        return partial(self._forget_follower, published)
+
+    def _forget_follower(self, published: Published) -> None:
+        if published in self._followers:
+            self._followers.remove(published)
+        if not self._followers:
+            self._writer.published = None
+
+    def _publish(self, written: Written) -> None:
+        for published in list(self._followers):
+            try:
+                published(*written)
+            except Exception as error:  # one that fails keeps neither others nor training from going on
+                self._forget_follower(published)
+                self.note(f"a follower of the log failed and hears no more: {type(error).__name__}: {error}")
 
     def handle(self, event: Event) -> None:
         """Take in one event now."""

@@ -19,16 +19,16 @@ from hippotune.engine.width_allocator import Fits
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
-from hippotune.plan.facts import Fact, Position
+from hippotune.plan.facts import Fact, Position, StudyBegan, StudyEnded
 from hippotune.plan.plan import Plan
-from hippotune.protocol.events import CheckpointLost, Halted, WidthChanged
+from hippotune.protocol.events import ActionTaken, CheckpointLost, Halted, WidthChanged
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import FactWriter, Loop
 from hippotune.shell.notes import Notes
-from hippotune.store.base import Store
+from hippotune.store.base import Store, Written
 from hippotune.store.files import checkpoint_folder as checkpoint_folder
 from hippotune.store.homes import open_checkpoints
 from hippotune.store.memory import MemoryStore
@@ -56,6 +56,7 @@ class Runtime:
     ) -> None:
         self.store = store
         self.users = 0
+        self.tuned: dict[str, StudyBegan] = {}
         self.notes = Notes()
         self.place = job.checkpoints.resolve(), job.storage
         self.files = open_checkpoints(*self.place)
@@ -184,9 +185,17 @@ class Runtime:
         """Stop running leases at the end of their step, keep everything they bring, and close."""
         with self._gate:
             if not self.closed:
-                self.ask(lambda: self.loop.handle(Halted()))
+                self.ask(self._halt)
                 self.run(self.loop.quiet())
                 self.close()
+
+    def _halt(self) -> None:
+        now, tuned = self.loop.executor.now(), list(self.tuned.values())
+        self.tuned.clear()
+        for began in tuned:
+            ended = StudyEnded(began.study, began.tuning, now, "interrupted")
+            self.loop.handle(ActionTaken(ended))
+        self.loop.handle(Halted())
 
     def _close_at_exit(self) -> None:
         end_at_once()
@@ -219,10 +228,13 @@ class ImmediateWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.published: Callable[[Written], None] | None = None
 
     def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
         """Write, then call back."""
-        self._store.write(facts)
+        written = self._store.write(facts)
+        if self.published is not None:
+            self.published(written)
         then(None)
 
 

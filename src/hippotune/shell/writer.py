@@ -19,7 +19,7 @@ from time import monotonic, sleep
 
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, NumbersRecorded
-from hippotune.store.base import ConnectionLost, Store
+from hippotune.store.base import ConnectionLost, Store, Written
 
 Then = Callable[[BaseException | None], object]
 _Item = tuple[Sequence[Fact], Then | threading.Event | None]
@@ -37,7 +37,10 @@ class OutageLimits:
 
 
 class Writer:
-    """Writes facts to a store in the background, in the order in which they are handed over."""
+    """Writes facts to a store in the background, in the order in which they are handed over.
+
+    `published` is called on the loop with what is in the log now, before anyone is told that it is durable.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Writer:
         self._handed_over = self._written = 0
         self._error: BaseException | None = None
         self._closed = False
+        self.published: Callable[[Written], None] | None = None
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hippo-writer", daemon=True)
         self._thread.start()
@@ -92,28 +96,30 @@ class Writer:
                 while items[-1] is not _CLOSE:
                     items.append(self._queue.get_nowait())
             last = items[-1]
-            self._write([fact for facts, _ in items for fact in facts])
+            written = self._write([fact for facts, _ in items for fact in facts])
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._answer, items, self._error)
+                self._loop.call_soon_threadsafe(self._answer, items, self._error, written)
             for _, then in items:
                 if isinstance(then, threading.Event):
                     then.set()
 
-    def _write(self, facts: list[Fact]) -> None:
+    def _write(self, facts: list[Fact]) -> Written | None:
+        written = None
         if facts and self._error is None:
             try:
-                self._insist(facts)
+                written = self._insist(facts)
             except Exception as error:
                 self._error = error
             self._written += _amount(facts)
+        return written
 
-    def _insist(self, facts: list[Fact]) -> None:
+    def _insist(self, facts: list[Fact]) -> Written:
         """Write facts as soon as the database can be reached: always the same, they may be stored already."""
         lost_at: float | None = None
         pause = _FIRST_PAUSE
         while True:
             try:
-                self._store.write(facts)
+                written = self._store.write(facts)
             except ConnectionLost as error:
                 lost_at = monotonic() if lost_at is None else lost_at
                 self._check_outage(error, monotonic() - lost_at)
@@ -123,6 +129,7 @@ class Writer:
             pause = min(2 * pause, _LONGEST_PAUSE)
         if lost_at is not None:
             self._note(f"the database is back after {monotonic() - lost_at:.0f} s: nothing was lost")
+        return written
 
     def _check_outage(self, error: ConnectionLost, seconds: float) -> None:
         """Go on without the database; raise `StoreError` where that has been so for too long."""
@@ -135,7 +142,9 @@ class Writer:
             ) from error
         self._note(f"{error}. Training goes on, and what it brings is kept in memory, up to {most}")
 
-    def _answer(self, items: list[_Item], error: BaseException | None) -> None:
+    def _answer(self, items: list[_Item], error: BaseException | None, written: Written | None) -> None:
+        if self.published is not None and written is not None:
+            self._loop.call_soon(self.published, written)
         for _, then in items:
             if callable(then):
                 self._loop.call_soon(then, error)  # one that raises keeps no other from being called

@@ -10,7 +10,7 @@ from hippotune.durable import replacing
 from hippotune.errors import InvalidInput
 from hippotune.store.database import Database
 from hippotune.store.files import explained
-from hippotune.store.schema import OPENINGS
+from hippotune.store.schema import OPENINGS, PLANS
 
 _HEADER = b"SQLite format 3\0"
 
@@ -19,7 +19,7 @@ def back_up(database: Database, target: Path) -> None:
     """Copy the database as it is at one moment; what was there under that name stays until this is whole.
 
     The copy knows none of the openings: where it is put back, checkpoints that were saved after it was made
-    are set aside, and not removed.
+    are set aside, and not removed. Its logs are other ones: whoever has read on in this store notices that.
     """
     if not database.is_sqlite:
         raise InvalidInput(
@@ -45,6 +45,7 @@ def back_up(database: Database, target: Path) -> None:
         driver.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")  # one file is all
         copy.execute(f"DELETE FROM {OPENINGS.name}")
+        copy.execute(f"UPDATE {PLANS.name} SET incarnation = lower(hex(randomblob(8)))")
         copy.commit()
 
 

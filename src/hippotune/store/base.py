@@ -12,13 +12,17 @@ Contract
 * A position holds at most one checkpoint: keeping another replaces it, dropping it removes it.
 * A checkpoint that this store's own driver did not write is not read, where the plan is open for writing.
 * A request that was made before, in all its parts, is the same fact and is kept once.
+* Facts are numbered from 1 on, without gaps, in the order in which they were written: the plan's log. A fact
+  keeps its number and what it says, but for the fingerprint of a state that was compared, which is let go.
+* The log has an id, its incarnation. It is another one where the plan was removed and begun anew, where the
+  store was restored from a copy, and where damaged facts were removed: numbers from before mean nothing then.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, MeasuredSteps, NumbersRecorded, SpanRecorded
@@ -32,19 +36,48 @@ class ConnectionLost(StoreError):
     """The database cannot be reached now; it may come back."""
 
 
+class Written(NamedTuple):
+    """Facts that are in the log now: the number of the first of them, and all of them, in order."""
+
+    first: int
+    facts: list[Fact]
+
+
 class Store(ABC):
     """Base of all stores."""
 
+    @property
     @abstractmethod
-    def write(self, facts: Sequence[Fact]) -> None:
-        """Make facts durable, all or none, before returning. Called from one thread at a time."""
+    def incarnation(self) -> str:
+        """The id of the plan's log."""
+
+    @property
+    @abstractmethod
+    def last_number(self) -> int:
+        """The number of the last fact in the log; 0 where there is none."""
+
+    @abstractmethod
+    def facts(self, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, Fact]]:
+        """Yield the facts after a number, each with its own, up to the last one that there is at first.
+
+        They are what was written, for showing and counting: a checkpoint in it may be gone by now, and is not
+        to be loaded. Any process may read them while another one writes.
+        """
+
+    @abstractmethod
+    def write(self, facts: Sequence[Fact]) -> Written:
+        """Make facts durable, all or none, before returning; return those that are new.
+
+        Called from one thread at a time.
+        """
 
     @abstractmethod
     def read(self) -> Iterator[Fact]:
         """Yield the facts of the plan that are still so, in an order in which they can be replayed.
 
         Nodes come first, by id; then checkpoints; then metrics, failures and what was cleared of these, by
-        order; then proofs, and states that are still to be compared; then requests, as they were made.
+        order; then proofs, and states that are still to be compared; then requests, as they were made; then
+        what studies and people did.
         Spans and logged numbers are many and nothing follows from them: `spans` and `logged` yield those.
         """
 

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
@@ -320,6 +321,7 @@ def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
             data=key.data or None,
             threads=key.threads,
             made=time.time(),
+            incarnation=token_hex(8),
         )
     )
     return plan

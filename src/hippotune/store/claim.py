@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from hippotune.errors import StoreError
 from hippotune.store.database import Database
 from hippotune.store.files import MARK
-from hippotune.store.schema import OPENINGS, STORE
+from hippotune.store.schema import OPENINGS, PLANS, STORE, begin_log_anew
 from hippotune.store.storage import CheckpointStorage
 
 _WHERE = "Nothing was removed. Put the right database back or name it with store=, or choose another home"
@@ -69,12 +69,17 @@ class SetAside:
 
 
 def claim(
-    database: Database, files: CheckpointStorage, known: Callable[[], set[str]], look_only: bool = False
+    database: Database,
+    plan: int,
+    files: CheckpointStorage,
+    known: Callable[[], set[str]],
+    look_only: bool = False,
 ) -> SetAside | None:
     """See that a folder belongs to the store, and mark it so; `known` names the plan's checkpoints.
 
-    Raises `StoreError` where it does not. The plan's lock has to be held. With `look_only`, nothing is
-    changed, and what would be set aside is returned.
+    Raises `StoreError` where it does not. Where the store is older than the folder, the plan's log is another
+    one from now on. The plan's lock has to be held. With `look_only`, nothing is changed, and what would be
+    set aside is returned.
     """
     mark = Mark.of(files)
     with database.reading() as connection:
@@ -95,6 +100,8 @@ def claim(
         token = secrets.token_hex(8)
         with database.changing() as connection:
             connection.execute(sa.insert(OPENINGS).values(token=token))
+            if mark is not None and not own:
+                begin_log_anew(connection, PLANS.c.id == plan)
         Mark(mine, token).write(files)
     return aside
 

@@ -6,11 +6,9 @@ says what to do.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -101,20 +99,17 @@ class Database:
         self, connection: sa.Connection, table: sa.TableClause, rows: Sequence[tuple[Any, ...]]
     ) -> None:
         """Add rows, given in the order of the table's columns, in the quickest way that there is."""
+        columns = table.c.keys()
+        into = f"{table.name} ({', '.join(columns)})"
         if self.is_sqlite:
-            connection.exec_driver_sql(_insertion(table, self.is_sqlite), rows)
+            values = ", ".join("?" for _ in columns)
+            connection.exec_driver_sql(f"INSERT INTO {into} VALUES ({values})", rows)
             return
         driver: Any = connection.connection
-        statement = f"COPY {table.name} ({', '.join(table.c.keys())}) FROM STDIN"
+        statement = f"COPY {into} FROM STDIN"
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
-
-    def insert_new(
-        self, connection: sa.Connection, table: sa.TableClause, rows: Sequence[tuple[Any, ...]]
-    ) -> None:
-        """Add rows, passing over those whose key is there already."""
-        connection.exec_driver_sql(_insertion(table, self.is_sqlite, pass_over=True), rows)
 
     def close(self) -> None:
         """Close all connections that are not in use."""
@@ -166,14 +161,3 @@ def rows_of(
     cursor = connection.execute(query).cursor
     while cursor is not None and (rows := cursor.fetchmany(many)):
         yield rows
-
-
-@functools.cache
-def _insertion(table: sa.TableClause, is_sqlite: bool, pass_over: bool = False) -> str:
-    """Return the statement that adds rows given as tuples, which is the quickest thing to give a driver."""
-    family: Any = import_module(f"sqlalchemy.dialects.{'sqlite' if is_sqlite else 'postgresql'}")
-    parameters = "qmark" if is_sqlite else "format"
-    statement = family.insert(table)
-    if pass_over:
-        statement = statement.on_conflict_do_nothing()
-    return str(statement.compile(dialect=family.dialect(paramstyle=parameters)))

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.facts import CheckpointDropped, CheckpointKept
 from hippotune.store.catalog import Catalog, PlanInfo
-from hippotune.store.rows import is_damaged
-from hippotune.store.schema import CONFIGS, FACTS, NODES, OF_A_PLAN, PLANS, SEQUENCES
+from hippotune.store.check_values import is_damaged
+from hippotune.store.schema import CONFIGS, FACTS, NODES, OF_A_PLAN, PLANS, SEQUENCES, begin_log_anew
 from hippotune.store.secret import LostKey
 from hippotune.store.sql import SqlStore
 from hippotune.store.storage import CheckpointStorage
@@ -118,9 +118,10 @@ class Examination:
                     yield Finding(what, f"all that was trained with it is lost with it: {_BACKUP}")
                     continue
                 if self._repair:
-                    this = (table.c.plan == store.number, table.c.ordinal == row.ordinal)
+                    this = [table.c[name] == row._mapping[name] for name in ("plan", "number", "check_value")]
                     with self._database.changing() as connection:
                         connection.execute(sa.delete(table).where(*this))
+                        begin_log_anew(connection, PLANS.c.id == store.number)
                 yield self._finding(what)
 
     def _checkpoints_of(self, store: SqlStore, name: str) -> Iterator[Finding]:

@@ -4,8 +4,11 @@
 A migration that has been released is never edited; what changes is added behind it. The tables below it name
 the columns that today's code reads and writes.
 
-Every row belongs to a plan and is found by it first. Configs and the sequences in them are stored once, as
-JSON, and numbered; metrics are JSON too, and so are the numbers that training logs, many steps to a row.
+Every row belongs to a plan and is found by it first. A fact is one row, of the table of its kind, and all
+facts of a plan are numbered together: their rows are its log, each fact written once. Only a checkpoint has
+two: a fact in the log, and the row of what is there now, which goes when it is dropped. Configs and the
+sequences in them are stored once, as JSON, and numbered; metrics are JSON too, and so are the numbers that
+training logs, many steps to a row.
 Nothing refers to a row that a later transaction could add.
 """
 
@@ -14,9 +17,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, TableClause, column, inspect, select, table
+from sqlalchemy import ColumnElement, Connection, TableClause, column, inspect, select, table
 
 from hippotune.errors import StoreError
+from hippotune.store.numbering import number_facts
 
 Migration = Callable[[Connection], None]
 
@@ -36,30 +40,31 @@ OPENINGS = _table("openings", "token")
 PLANS = _table(
     "plans",
     *("id", "digest", "trainer", "version", "settings", "seed", "made"),
-    *("data", "threads", "origin", "keyed_by"),
+    *("data", "threads", "origin", "keyed_by", "incarnation"),
 )
 STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
 HOLDERS = _table("holders", "plan", "session", "holder")
 SEQUENCES = _facts("sequences", "plan", "id", "body")
 CONFIGS = _facts("configs", "plan", "id", "body")
-NODES = _facts("nodes", "plan", "node", "parent", "start", "config", "salt")
+NODES = _facts("nodes", "plan", "number", "node", "parent", "start", "config", "salt")
 CHECKPOINTS = _table(
     "checkpoints",
     *("plan", "node", "step", "name", "bytes", "checksum", "keyed_check", "platform", "interim"),
 )
-RESULTS = _facts("results", "plan", "ordinal", "node", "step", "metrics", "error", "kind")
-REQUESTS = _facts("requests", "plan", "ordinal", "study", "trial", "config", "step")
+RESULTS = _facts("results", "plan", "number", "ordinal", "node", "step", "metrics", "error", "kind", "time")
+REQUESTS = _facts("requests", "plan", "number", "study", "trial", "config", "step")
 SPANS = _facts(
     "spans",
-    *("plan", "ordinal", "worker", "lease", "node", "kind"),
+    *("plan", "number", "worker", "lease", "node", "kind"),
     *("first_step", "last_step", "began", "ended", "width", "seconds"),
 )
-LOGGED = _facts("logged", "plan", "ordinal", "node", "first_step", "last_step", "steps", "numbers")
-PROOFS = _facts("proofs", "plan", "ordinal", "kind", "node", "step", "body")
-OF_A_PLAN = (
-    *(STUDIES, HOLDERS, SEQUENCES, CONFIGS, NODES),
-    *(CHECKPOINTS, RESULTS, REQUESTS, SPANS, LOGGED, PROOFS),
-)
+LOGGED = _facts("logged", "plan", "number", "node", "first_step", "last_step", "steps", "numbers", "time")
+PROOFS = _facts("proofs", "plan", "number", "kind", "node", "step", "body")
+KEPT = _facts("kept", "plan", "number", "body")
+ACTIONS = _facts("actions", "plan", "number", "body")
+LOG = (NODES, KEPT, RESULTS, PROOFS, REQUESTS, SPANS, LOGGED, ACTIONS)
+"""The tables whose rows are the facts of a plan. `KEPT` has checkpoints kept and dropped, as JSON."""
+OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, CHECKPOINTS, *LOG)
 """All tables whose rows belong to a plan."""
 FACTS = tuple(table for table in OF_A_PLAN if "check_value" in table.c)
 """The tables whose rows carry a check value."""
@@ -183,6 +188,11 @@ def _version_11(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN interim BIGINT")
 
 
+def _version_12(connection: Connection) -> None:
+    """Number all facts of a plan together, and keep those too that had no row of their own."""
+    number_facts(connection, _create)
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
     _version_2,
@@ -195,7 +205,15 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_9,
     _version_10,
     _version_11,
+    _version_12,
 )
+
+
+def begin_log_anew(connection: Connection, *where: ColumnElement[bool]) -> None:
+    """Give the logs of plans other ids: numbers that somebody has noted mean nothing any more."""
+    for plan in connection.execute(select(PLANS.c.id).where(*where)).scalars().all():
+        new = {"incarnation": secrets.token_hex(8)}
+        connection.execute(PLANS.update().where(PLANS.c.id == plan).values(**new))
 
 
 def stored_version(connection: Connection) -> int:

@@ -13,55 +13,29 @@ from secrets import token_hex
 
 import sqlalchemy as sa
 
-from hippotune.errors import InvalidInput, StoreError
+from hippotune.errors import StoreError
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import (
     CheckpointDropped,
     CheckpointKept,
     Fact,
     MeasuredSteps,
-    NodeAdded,
     NumbersRecorded,
-    RequestMade,
     SpanRecorded,
 )
-from hippotune.sequences.config import Config
-from hippotune.store.base import ConnectionLost, Store
+from hippotune.store.base import ConnectionLost, Store, Written
+from hippotune.store.check_values import check_value
 from hippotune.store.checkpoint_rows import CheckpointRows
 from hippotune.store.claim import SetAside, claim
-from hippotune.store.database import Database, rows_of
+from hippotune.store.database import Database
 from hippotune.store.lock import PlanLock, SessionLock
-from hippotune.store.rows import (
-    DAMAGED,
-    NOTE,
-    NUMBERED,
-    Batch,
-    Numbers,
-    Row,
-    check_value,
-    configs_from,
-    is_damaged,
-    logged_from,
-    proofs_from,
-    results_from,
-    sequences_from,
-)
-from hippotune.store.schema import (
-    CHECKPOINTS,
-    CONFIGS,
-    LOGGED,
-    NODES,
-    PROOFS,
-    REQUESTS,
-    RESULTS,
-    SEQUENCES,
-    SPANS,
-)
+from hippotune.store.log import PlanLog
+from hippotune.store.rows import NOTE, Batch, Numbers, RequestKey, forgotten, is_compared
+from hippotune.store.schema import ACTIONS, LOGGED, NODES, PROOFS, REQUESTS, RESULTS, SPANS
 from hippotune.store.secret import Secret
 from hippotune.store.storage import CheckpointStorage
 
-_ROWS_AT_A_TIME = 10_000
-_LONG_ROWS_AT_A_TIME = 100
+_KEYS_AT_A_TIME = 1000
 
 
 class SqlStore(Store):
@@ -80,26 +54,77 @@ class SqlStore(Store):
         self._database = database
         self._plan = self.number = plan
         self._checkpoints = CheckpointRows(database, plan, key, open_secret)
+        self._log = PlanLog(database, plan, key.digest)
         self._connection = connection
         self._lock = lock
         self._numbers: Numbers | None = None
-        self._is_uncertain = False  # whether the last batch was stored
+        self._uncertain: Batch | None = None  # of which it is not known whether it was stored
 
-    def write(self, facts: Sequence[Fact]) -> None:
+    @property
+    def incarnation(self) -> str:
+        """The id of the plan's log."""
+        return self._log.incarnation
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last fact in the log."""
+        with self._database.reading() as connection:
+            return self._log.last_number(connection)
+
+    def facts(self, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, Fact]]:
+        """Yield the facts after a number."""
+        return self._log.facts(after, limit)
+
+    def write(self, facts: Sequence[Fact]) -> Written:
         """Add facts in one transaction."""
         if self._connection is None:
             raise StoreError(f"the plan {self.key.digest} is not open for writing; Catalog.plan opens it so")
-        if not facts:
-            return
         numbers = self._numbers if self._numbers is not None else self._load_numbers()
-        batch = Batch(self._plan, numbers, facts)
+        if self._uncertain is not None:
+            stored = self._settle(self._uncertain, numbers)
+            if stored is not None and stored.given == facts:
+                return stored.written
+        keys = numbers.keys_of(facts)
+        batch = Batch(self._plan, numbers, facts, self._known(keys) if keys else ())
+        if not batch.written.facts:
+            return batch.written
         if batch.checkpoints:
             self._checkpoints.open_key()  # which looks at the plan, in a transaction of its own
-        with self._connected() as connection, connection.begin():
-            if not (self._is_uncertain and self._has(connection, batch)):
+        self._store(batch, numbers)
+        return batch.written
+
+    def _store(self, batch: Batch, numbers: Numbers) -> None:
+        try:
+            with self._connected() as connection, connection.begin():
                 self._insert(connection, batch)
-        self._is_uncertain = False
+        except ConnectionLost:
+            self._uncertain = batch
+            raise
         numbers.take_in(batch)
+
+    def _settle(self, batch: Batch, numbers: Numbers) -> Batch | None:
+        """Find out whether a batch was stored after all, and return it if so.
+
+        The lock kept others from numbering facts meanwhile.
+        """
+        with self._connected() as connection, connection.begin():
+            is_stored = self._log.last_number(connection) >= batch.written.first
+        self._uncertain = None
+        if not is_stored:
+            return None
+        numbers.take_in(batch)
+        return batch
+
+    def _known(self, keys: Sequence[RequestKey]) -> set[RequestKey]:
+        """Return those of some requests that are stored."""
+        columns = [REQUESTS.c[name] for name in ("study", "trial", "config", "step")]
+        query = sa.select(*columns).where(REQUESTS.c.plan == self._plan)
+        known: set[RequestKey] = set()
+        with self._database.reading() as connection:
+            for first in range(0, len(keys), _KEYS_AT_A_TIME):
+                asked = sa.tuple_(*columns).in_(keys[first : first + _KEYS_AT_A_TIME])
+                known |= {(row[0], row[1], row[2], row[3]) for row in connection.execute(query.where(asked))}
+        return known
 
     @contextmanager
     def _connected(self) -> Iterator[sa.Connection]:
@@ -115,58 +140,46 @@ class SqlStore(Store):
                         self._lock.hold_by(self._connection)
                     yield self._connection
         except ConnectionLost:
-            self._is_uncertain = True
             if not self._connection.closed:
                 self._connection.invalidate()
                 self._connection.close()
             raise
 
-    def _has(self, connection: sa.Connection, batch: Batch) -> bool:
-        """Return whether a batch was stored after all; the lock kept others from numbering rows meanwhile.
-
-        What has no number of its own, requests and checkpoints, may be stored twice: it is the same then.
-        """
-        for table, rows in batch.rows.items():
-            if rows and table is not REQUESTS:
-                plan, number = list(table.c)[:2]
-                query = sa.select(plan).where(plan == self._plan, number == rows[0][1])
-                return connection.execute(query).first() is not None
-        return False
-
     def _insert(self, connection: sa.Connection, batch: Batch) -> None:
         for table, rows in batch.rows.items():
-            checked = [(*row, check_value(row)) for row in rows]
-            if checked and table is REQUESTS:
-                self._database.insert_new(connection, table, checked)
-            elif checked:
-                self._database.insert(connection, table, checked)
+            if rows:
+                self._database.insert(connection, table, [(*row, check_value(row)) for row in rows])
         if batch.compared:
-            connection.execute(
-                _DELETE_NOTE,
-                [{"at_plan": self._plan, "at_node": node, "at_step": step} for node, step in batch.compared],
-            )
+            self._forget_fingerprints(connection, batch)
         if batch.checkpoints:
             self._checkpoints.change(connection, batch.checkpoints)
+
+    def _forget_fingerprints(self, connection: sa.Connection, batch: Batch) -> None:
+        """Let go of states that were compared: nothing reads them any more, and they are large."""
+        for node, step in batch.compared:
+            place = (PROOFS.c.kind == NOTE, PROOFS.c.node == node, PROOFS.c.step == step)
+            query = sa.select(*PROOFS.c).where(PROOFS.c.plan == self._plan, *place)
+            for row in connection.execute(query).all():
+                this = (PROOFS.c.plan == self._plan, PROOFS.c.number == row.number)
+                body, check = forgotten(tuple(row))
+                connection.execute(sa.update(PROOFS).where(*this).values(body=body, check_value=check))
 
     def read(self) -> Iterator[Fact]:
         """Yield what is still so. Checkpoints that are not this plan's own are passed over."""
         self._checkpoints.open_key()  # first of all: where it cannot be used, nothing is done
+        log = self._log
         with self._database.reading() as connection:
-            configs = self._read_configs(connection)
-            for rows in self._facts(connection, NODES, by="node"):
-                yield from [
-                    NodeAdded(node, parent, start, configs[config], isolation_key)
-                    for node, parent, start, config, isolation_key in rows
-                ]
+            self._load_configs(connection)
+            for facts in log.table(connection, NODES, by="node"):
+                yield from facts
             yield from self._checkpoints.read(connection)
-            for rows in self._facts(connection, RESULTS):
-                yield from results_from(rows)
-            for rows in self._facts(connection, PROOFS):
-                yield from proofs_from(rows)
-            for rows in self._facts(connection, REQUESTS):
-                yield from [
-                    RequestMade(study, trial, configs[config], step) for study, trial, config, step in rows
-                ]
+            for facts in log.table(connection, RESULTS, by="ordinal"):
+                yield from facts
+            for facts in log.table(connection, PROOFS):
+                yield from (fact for fact in facts if not is_compared(fact))
+            for table in (REQUESTS, ACTIONS):
+                for facts in log.table(connection, table):
+                    yield from facts
 
     def checkpoints(self) -> Iterator[CheckpointKept]:
         """Yield all checkpoints that are named, checked or not: for looking at files, not for loading."""
@@ -181,14 +194,15 @@ class SqlStore(Store):
 
     def claim(self, files: CheckpointStorage, look_only: bool = False) -> SetAside | None:
         """See that a folder of checkpoints belongs to the plan."""
-        return claim(self._database, files, self._known_names, look_only)
+        return claim(self._database, self._plan, files, self._known_names, look_only)
 
     def give_up_checkpoints(self, files: CheckpointStorage) -> int:
         """Forget all checkpoints of a plan whose key is lost, and set their files aside; return how many."""
         files.set_aside(set(), token_hex(4))
-        with self._database.changing() as connection:
-            mine = CHECKPOINTS.c.plan == self._plan
-            return connection.execute(sa.delete(CHECKPOINTS).where(mine)).rowcount
+        dropped = [CheckpointDropped(kept.position) for kept in self.checkpoints()]
+        numbers = self._load_numbers()
+        self._store(Batch(self._plan, numbers, dropped), numbers)
+        return len(dropped)
 
     def _known_names(self) -> set[str]:
         return {kept.checkpoint.name for kept in self.checkpoints()}
@@ -203,8 +217,8 @@ class SqlStore(Store):
     def spans(self) -> Iterator[SpanRecorded]:
         """Yield the worker time that was recorded."""
         with self._database.reading() as connection:
-            for rows in self._facts(connection, SPANS):
-                yield from [SpanRecorded(*row) for row in rows]
+            for facts in self._log.table(connection, SPANS):
+                yield from facts  # type: ignore[misc]
 
     def step_times(self) -> Iterator[MeasuredSteps]:
         """Yield what steps took by node and width, the least recently trained first."""
@@ -214,7 +228,7 @@ class SqlStore(Store):
             sa.select(spans.node, spans.width, sa.func.sum(steps), sa.func.sum(seconds))
             .where(spans.plan == self._plan, spans.kind == "train", seconds.is_not(None), steps > 0)
             .group_by(spans.node, spans.width)
-            .order_by(sa.func.max(spans.ordinal))
+            .order_by(sa.func.max(spans.number))
         )
         with self._database.reading() as connection:
             for node, width, trained, spent in connection.execute(query):
@@ -223,8 +237,8 @@ class SqlStore(Store):
     def logged(self, node: int) -> Iterator[NumbersRecorded]:
         """Yield what was logged along a node."""
         with self._database.reading() as connection:
-            for rows in self._facts(connection, LOGGED, "ordinal", node, _LONG_ROWS_AT_A_TIME):
-                yield from logged_from(rows)
+            for facts in self._log.table(connection, LOGGED, node=node):
+                yield from facts  # type: ignore[misc]
 
     def close(self) -> None:
         """Let go of the plan and its lock."""
@@ -238,61 +252,15 @@ class SqlStore(Store):
             self._lock.release()
             connection.close()
 
-    def _facts(
-        self,
-        connection: sa.Connection,
-        table: sa.TableClause,
-        by: str = "ordinal",
-        node: int | None = None,
-        many: int = _ROWS_AT_A_TIME,
-    ) -> Iterator[list[Row]]:
-        """Yield the plan's rows of a table of facts, or those of a node, many at a time.
-
-        They are checked, and without what only serves to find them.
-        """
-        names = [column.name for column in table.c]
-        first = 1 if table in (NODES, RESULTS) else 2
-        mine = [table.c.plan == self._plan, *([] if node is None else [table.c.node == node])]
-        for rows in rows_of(connection, sa.select(*table.c).where(*mine).order_by(table.c[by]), many):
-            if damaged := next(filter(is_damaged, rows), None):
-                where = f"{table.name} ({names[0]} {damaged[0]}, {names[1]} {damaged[1]})"
-                raise StoreError(
-                    f"{self._database.name}: a row of {where} is not what was written: {DAMAGED}"
-                )
-            yield [row[first:-1] for row in rows]
-
-    def _read_configs(self, connection: sa.Connection) -> list[Config]:
-        """Return the plan's configs by number. A store that is written to remembers the numbers."""
-        bodies = [row for rows in self._facts(connection, SEQUENCES, by="id") for row in rows]
-        try:
-            sequences = sequences_from(bodies)
-        except InvalidInput as error:
-            raise StoreError(
-                f"the plan {self.key.digest} holds a sequence that cannot be read: {error}"
-            ) from error
-        bodies = [row for rows in self._facts(connection, CONFIGS, by="id") for row in rows]
-        configs = configs_from(bodies, sequences)
+    def _load_configs(self, connection: sa.Connection) -> None:
+        """Read the plan's configs. A store that is written to remembers their numbers."""
+        self._log.read_configs(connection)
         if self._connection is not None and self._numbers is None:
-            self._numbers = Numbers(sequences, configs)
-            for table in NUMBERED:
-                self._numbers.ordinals[table] = self._next_ordinal(connection, table)
-        return configs
+            last = self._log.last_number(connection)
+            self._numbers = Numbers(self._log.sequences, self._log.configs, last)
 
     def _load_numbers(self) -> Numbers:
         with self._database.reading() as connection:
-            self._read_configs(connection)
+            self._load_configs(connection)
         assert self._numbers is not None
         return self._numbers
-
-    def _next_ordinal(self, connection: sa.Connection, table: sa.TableClause) -> int:
-        query = sa.select(sa.func.max(table.c.ordinal)).where(table.c.plan == self._plan)
-        last: int | None = connection.execute(query).scalar_one()
-        return 0 if last is None else last + 1
-
-
-_DELETE_NOTE = sa.delete(PROOFS).where(
-    PROOFS.c.plan == sa.bindparam("at_plan"),
-    PROOFS.c.kind == NOTE,
-    PROOFS.c.node == sa.bindparam("at_node"),
-    PROOFS.c.step == sa.bindparam("at_step"),
-)

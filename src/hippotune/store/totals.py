@@ -37,7 +37,7 @@ def read_totals(connection: sa.Connection) -> dict[int, PlanTotals]:
     """Count for all plans, by their numbers."""
     requests, results, checkpoints = REQUESTS.c, RESULTS.c, CHECKPOINTS.c
     trial = (requests.plan, requests.study, requests.trial, requests.config)
-    first = sa.func.min(requests.ordinal)
+    first = sa.func.min(requests.number)
     asked: dict[int, dict[str, list[tuple[int, int]]]] = {}
     for plan, study, *ask in connection.execute(sa.select(*trial).group_by(*trial).order_by(first)):
         asked.setdefault(plan, {}).setdefault(study, []).append((ask[0], ask[1]))

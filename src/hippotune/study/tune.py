@@ -23,6 +23,7 @@ from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.ranking import Ranking
+from hippotune.study.recorded import recorded
 from hippotune.study.report import Report, Trace, best_result, trial_reports
 from hippotune.study.tuning import Tuning
 from hippotune.study.work import Work
@@ -65,14 +66,14 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
     tuning = study._tuning(loop, ranking=ranking, limits=limits)
     progress.begin(tuning)
     lent = None if study.width is not None else tuner.width
-    with loop.spans() as spans:
+    with recorded(runtime, study.name, tuner, limits, tuning), loop.spans() as spans:
         with nullcontext() if lent is None else runtime.widened(lent):
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         found = None if best is None else await Models(study).best(best, runtime)
         await loop.run_down()  # what still runs, to the end of its step, is part of the work
     asks = tuple(tuning.asks())
-    recorded = partial(_recorded, study, runtime.store)
+    spent = partial(_recorded, study, runtime.store)
     return Report(
         study.name,
         tuner.metric,
@@ -80,7 +81,7 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
         trial_reports(tuning.results, tuning.asked),
         before.work_since(loop, tuning),
         found,
-        Trace(tuple(spans), asks, tuple(runtime.plan.nodes), recorded),
+        Trace(tuple(spans), asks, tuple(runtime.plan.nodes), spent),
         partial(_logged, study, runtime.store),
         tuning.ended_by,
         tuning.cut,
