@@ -25,6 +25,7 @@ import pytest
 import hippotune as hippo
 from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
 from hippotune.errors import CheckpointError, StoreError
+from hippotune.plan.facts import StudyEnded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
@@ -186,6 +187,12 @@ def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_traine
     assert said.endswith(f"stopped; everything is kept in {tmp_path / 'home'}: run the same again to go on\n")
     assert "Traceback" not in said
     assert 3 <= len(trained(tmp_path)) < 10
+    with open_store(tmp_path / "home", create=False) as catalog:
+        (plan,) = catalog.plans()
+        outcomes = [
+            fact.outcome for _, fact in catalog.view(plan.key).facts() if isinstance(fact, StudyEnded)
+        ]
+    assert outcomes == ["interrupted"]
     printed, said = finish(start(tmp_path, 10))
     assert printed == undisturbed
     # Steps may end before the word to stop arrives: then a branch on the way has its checkpoint too.

@@ -124,7 +124,7 @@ def encoded(value: Any, configs: dict[Config, int]) -> Any:
     if isinstance(value, Mapping):
         return {key: encoded(each, configs) for key, each in value.items()}
     if dataclasses.is_dataclass(value):
-        fields = [(field.name, field.default) for field in dataclasses.fields(value)]
+        fields = [(field.name, field.default) for field in dataclasses.fields(value) if field.compare]
         changed = {
             name: encoded(getattr(value, name), configs)
             for name, default in fields

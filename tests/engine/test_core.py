@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
 from hippotune.errors import IllegalTransition
-from hippotune.plan.facts import MeasuredSteps, SpanRecorded
+from hippotune.plan.facts import CheckpointPinned, MeasuredSteps, SpanRecorded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.protocol.events import (
+    ActionTaken,
     BestChanged,
     BranchesForeseen,
     ConfigsForeseen,
@@ -422,6 +423,22 @@ def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
     world.run()
     assert 10 in world.engine.plan.nodes[0].checkpoints
     assert world.most_on_disk <= 3
+
+
+def test_what_a_person_pins_outlives_the_rest_until_it_is_unpinned() -> None:
+    world = World(slots=1, budget=2)
+    world.submit((FLAT, 10))
+    world.run()
+    at = world.engine.plan.nodes[0].position(10)
+    world.feed(ActionTaken(CheckpointPinned(at, 0.0)))
+    world.submit((DECAY, 10), (DROP_AT_4, 10), (DROP_AT_6, 10))
+    world.run()
+    assert 10 in world.engine.plan.nodes[0].checkpoints
+    world.feed(ActionTaken(CheckpointPinned(at, 1.0, pinned=False)))
+    world.submit((config(0.5), 10), (config(0.6), 10))
+    world.run()
+    assert 10 not in world.engine.plan.nodes[0].checkpoints
+    assert Plan.replay(world.facts).pinned == set()
 
 
 def test_a_trunk_keeps_its_newest_checkpoint_whatever_it_costs_to_train_again() -> None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 from hippotune.engine.core import Engine
 from hippotune.executors.base import Emit, Executor, Job
+from hippotune.identity.key import PlanKey
+from hippotune.plan.facts import Fact, StudyStopped
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import GroupSubmitted, Request, WorkerJoined, WorkerLost
+from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request, WorkerJoined, WorkerLost
 from hippotune.protocol.failures import Retries
 from hippotune.sequences import Config
-from hippotune.shell.loop import Loop
+from hippotune.shell.loop import FactWriter, Loop
 from hippotune.shell.runtime import ImmediateWriter
+from hippotune.shell.writer import Writer
+from hippotune.store.base import Store
+from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
 
 
@@ -49,3 +57,51 @@ def test_a_worker_that_takes_the_place_of_a_lost_one_never_gets_the_lease_of_tha
     (lease,) = asyncio.run(asyncio.wait_for(course(), 300))
     assert isinstance(lease, RunLease)
     assert lease.lease == 1, "the first one is lost"
+
+
+def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_stops_nothing(
+    tmp_path: Path,
+) -> None:
+    """It hears facts before what waits for their commit, on the event loop."""
+
+    async def course(store: Store, writer: FactWriter) -> list[tuple[int, Fact]]:
+        notes: list[str] = []
+        loop = Loop(Engine(Plan()), Noted(), writer, note=notes.append)
+        heard: list[tuple[int, Fact]] = []
+        others: list[int] = []
+
+        def fails(first: int, facts: Sequence[Fact]) -> None:
+            others.append(first)
+            raise OSError("full")
+
+        loop.follow(fails)
+        end = loop.follow(lambda first, facts: heard.extend(enumerate(facts, first)))
+        for trial in range(3):
+            loop.handle(GroupSubmitted((Request(trial, "study", trial, Config({"lr": 0.1}), 5),)))
+        await loop.quiet()
+        loop.handle(ActionTaken(StudyStopped("study", 1.0)))
+        await loop.quiet()
+        assert loop.engine.plan.studies["study"].stopped is not None
+        assert heard == list(store.facts())
+        assert others == [1]
+        assert len(notes) == 1
+        assert "OSError: full" in notes[0]
+        end()
+        loop.handle(ActionTaken(StudyStopped("study", 2.0)))
+        await loop.quiet()
+        assert writer.published is None
+        return heard
+
+    async def in_memory() -> list[tuple[int, Fact]]:
+        store = MemoryStore()
+        return await course(store, ImmediateWriter(store))
+
+    async def in_a_file() -> list[tuple[int, Fact]]:
+        with open_store(tmp_path) as catalog, closing(catalog.plan(PlanKey("T", "1", "{}", 0))) as store:
+            writer = Writer(store, asyncio.get_running_loop())
+            with closing(writer):
+                return await course(store, writer)
+
+    heard = asyncio.run(asyncio.wait_for(in_memory(), 300))
+    assert asyncio.run(asyncio.wait_for(in_a_file(), 300)) == heard
+    assert [type(fact).__name__ for _, fact in heard] == ["NodeAdded", *["RequestMade"] * 3, "StudyStopped"]

@@ -23,6 +23,7 @@ from hippotune import (
     TrainerError,
 )
 from hippotune.history.studies import find_study, read_study
+from hippotune.plan.facts import Fact, MetricsRecorded, StudyBegan, StudyEnded
 from hippotune.store.catalog import open_store
 from study.walkers import Walker
 
@@ -63,6 +64,29 @@ class Explodes(Walker):
 class CannotBuild(Walker):
     def build(self) -> None:
         raise FileNotFoundError("the data is not here")
+
+
+def test_the_log_says_when_a_study_was_tuned_and_how_that_ended(tmp_path: Path) -> None:
+    def told(home: Path) -> list[Fact]:
+        with open_store(home, create=False) as catalog:
+            return [fact for _, fact in catalog.view(find_study(catalog, "test").key).facts()]
+
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+        study.tune(grid(), progress=False, deadline=1000)
+    facts = told(tmp_path)
+    first, last = facts[0], facts[-1]
+    assert isinstance(first, StudyBegan)
+    assert isinstance(last, StudyEnded)
+    assert (first.tuning, first.metric, first.definition) == (1, "loss", {"tuner": "GridSearch"})
+    assert (last.tuning, last.outcome) == (2, "finished")
+    times = [fact.time for fact in facts if isinstance(fact, MetricsRecorded)]
+    assert all(time is not None and first.time <= time <= last.time for time in times)
+    with study_of(CannotBuild, tmp_path / "other") as study, pytest.raises(TrainerError):
+        study.tune(grid(), progress=False)
+    (failed,) = [fact for fact in told(tmp_path / "other") if isinstance(fact, StudyEnded)]
+    assert failed.outcome == "failed"
+    assert "the data is not here" in failed.text
 
 
 def test_the_report_says_what_was_best_and_loads_it(tmp_path: Path) -> None:
