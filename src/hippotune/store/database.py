@@ -111,6 +111,27 @@ class Database:
             for row in rows:
                 copy.write_row(row)
 
+    def found(
+        self,
+        connection: sa.Connection,
+        table: sa.TableClause,
+        plan: int,
+        columns: Sequence[str],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> list[tuple[Any, ...]]:
+        """Return those of some keys, given by columns, that a plan has rows of: each is looked up."""
+        place = "?" if self.is_sqlite else "%s"
+        row = f"({', '.join(place for _ in columns)})"
+        same = " AND ".join(f"stored.{name} = asked.{name}" for name in columns)
+        # A cross join keeps SQLite from going through the whole table instead.
+        query = (
+            f"WITH asked ({', '.join(columns)}) AS (VALUES {', '.join(row for _ in keys)}) "
+            f"SELECT asked.* FROM asked CROSS JOIN {table.name} AS stored "
+            f"WHERE stored.plan = {place} AND {same}"
+        )
+        values = tuple(value for key in keys for value in key)
+        return [tuple(found) for found in connection.exec_driver_sql(query, (*values, plan))]
+
     def close(self) -> None:
         """Close all connections that are not in use."""
         self.engine.dispose()

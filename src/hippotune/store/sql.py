@@ -35,6 +35,7 @@ from hippotune.store.schema import ACTIONS, LOGGED, NODES, PROOFS, REQUESTS, RES
 from hippotune.store.secret import Secret
 from hippotune.store.storage import CheckpointStorage
 
+_KEY = ("study", "trial", "config", "step")
 _KEYS_AT_A_TIME = 1000
 
 
@@ -116,14 +117,15 @@ class SqlStore(Store):
         return batch
 
     def _known(self, keys: Sequence[RequestKey]) -> set[RequestKey]:
-        """Return those of some requests that are stored."""
-        columns = [REQUESTS.c[name] for name in ("study", "trial", "config", "step")]
-        query = sa.select(*columns).where(REQUESTS.c.plan == self._plan)
+        """Return those of some requests that are stored; each is looked up by the table's key."""
         known: set[RequestKey] = set()
         with self._database.reading() as connection:
             for first in range(0, len(keys), _KEYS_AT_A_TIME):
-                asked = sa.tuple_(*columns).in_(keys[first : first + _KEYS_AT_A_TIME])
-                known |= {(row[0], row[1], row[2], row[3]) for row in connection.execute(query.where(asked))}
+                known.update(
+                    self._database.found(
+                        connection, REQUESTS, self._plan, _KEY, keys[first : first + _KEYS_AT_A_TIME]
+                    )
+                )
         return known
 
     @contextmanager
