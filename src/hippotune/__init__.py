@@ -19,6 +19,7 @@ _HOMES = {
         "TrialFailed",
     ),
     "hippotune.executors.local.executor": ("Local",),
+    "hippotune.executors.local.pool": ("Pool",),
     "hippotune.executors.ray.executor": ("Ray",),
     "hippotune.executors.simulated.executor": ("Simulated",),
     "hippotune.executors.simulated.metrics": ("Recorded",),
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from hippotune.errors import TrainerError as TrainerError
     from hippotune.errors import TrialFailed as TrialFailed
     from hippotune.executors.local.executor import Local as Local
+    from hippotune.executors.local.pool import Pool as Pool
     from hippotune.executors.ray.executor import Ray as Ray
     from hippotune.executors.simulated.executor import Simulated as Simulated
     from hippotune.executors.simulated.metrics import Recorded as Recorded

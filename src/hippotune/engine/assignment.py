@@ -20,6 +20,7 @@ from hippotune.protocol.events import (
     GroupSubmitted,
     LeaseFailed,
     LeaseFinished,
+    OthersWait,
     RequestWithdrawn,
     Resumed,
     WidthChanged,
@@ -37,6 +38,7 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
     {
         GroupSubmitted,
         RequestWithdrawn,
+        OthersWait,
         Resumed,
         WidthChanged,
         WorkerJoined,

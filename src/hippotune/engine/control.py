@@ -9,6 +9,8 @@ from hippotune.protocol.events import (
     DeadlineSet,
     Halted,
     MetricsRequired,
+    OthersWait,
+    OwnerSet,
     Paused,
     Resumed,
     SlotsAwaited,
@@ -43,6 +45,14 @@ class Control:
         """A study or a person did something that the plan is to know."""
         self._state.plan.apply(event.action)
         self._state.facts.append(event.action)
+
+    def owner_set(self, event: OwnerSet) -> None:
+        """A study belongs to a user."""
+        self._state.leases.accounts.give(event.study, event.owner)
+
+    def others_wait(self, event: OthersWait) -> None:
+        """Others may be waiting for slots."""
+        self._state.most_slots = event.slots
 
     def paused(self, _: Paused) -> None:
         """Nothing starts for now."""

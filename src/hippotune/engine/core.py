@@ -25,6 +25,7 @@ from hippotune.engine.proofs import Proofs
 from hippotune.engine.requests import Requests
 from hippotune.engine.scheduler import Demand, Scheduler
 from hippotune.engine.state import State, Suitable
+from hippotune.engine.turns import Turns
 from hippotune.engine.width_allocator import Fits
 from hippotune.engine.workers import Workers
 from hippotune.plan.facts import MeasuredSteps
@@ -34,6 +35,7 @@ from hippotune.protocol.commands import Command
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
+from hippotune.scheduling.pool import Served
 
 
 class ProofWork(NamedTuple):
@@ -81,6 +83,7 @@ class Engine:
         leases = Leases(state, requests, checkpoints, orders, self.proofs, blame, interim)
         workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
         control = Control(state, orders)
+        self._turns = Turns(state, self.scheduler, orders, checkpoints, workers, checkpoint_every)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
             events.ConfigsForeseen: requests.configs_foreseen,
@@ -95,6 +98,8 @@ class Engine:
             events.SlotsAwaited: control.slots_awaited,
             events.DeadlineSet: control.deadline_set,
             events.ActionTaken: control.action_taken,
+            events.OwnerSet: control.owner_set,
+            events.OthersWait: control.others_wait,
             events.Paused: control.paused,
             events.Resumed: control.resumed,
             events.Woken: blame.woken,
@@ -121,7 +126,9 @@ class Engine:
         if not self.worker_events.is_broken(event) and not self.proofs.takes(event):
             self._handlers[type(event)](event)
         self._interim.sweep(event)
+        self._turns.begin()
         self._assignment.assign(event)
+        self._turns.end(event)
         self.proofs.plan()
         self._orders.tell()
         return self.state.take_commands()
@@ -160,8 +167,16 @@ class Engine:
         return ProofWork(self.proofs.steps, leases.proof_seconds + self.proofs.noting, leases.startup_seconds)
 
     def spent(self, study: str, now: float) -> float:
-        """Return the worker-seconds that a study has taken, those of its running leases included."""
+        """Return the slot-seconds that a study was charged, those of its running leases included."""
         return self.state.leases.spent(study, now)
+
+    def served(self, now: float) -> list[Served]:
+        """Return the studies that want something, and what they were charged."""
+        leases, waiting = self.state.leases, set(self.scheduler.waiting())
+        return [
+            Served(study, leases.accounts.owner(study), leases.spent(study, now), study in waiting)
+            for study in self.state.frontier.wanting
+        ]
 
     @property
     def packing(self) -> int:

@@ -68,13 +68,18 @@ class Interim:
         """A lease has saved something; return it as it is to be kept."""
         position = lease.position(event.step)
         lease.resumes_at = max(lease.resumes_at, event.step)
-        if not event.checkpoint.interim:
+        if not (event.checkpoint.interim or self._is_cut(lease, event.step)):
             return event.checkpoint
-        if event.step in lease.saves or self._is_lasting(position):
+        if (event.checkpoint.interim and event.step in lease.saves) or self._is_lasting(position):
             return replace(event.checkpoint, interim=False)
         lease.interims.add(event.step)
         self._taken_up[position] = None
-        return event.checkpoint
+        return replace(event.checkpoint, interim=True)
+
+    def _is_cut(self, lease: Lease, step: int) -> bool:
+        """Whether a lease saves at a step for no other reason than that its turn ended there."""
+        is_unasked = lease.state == "running" and step not in lease.saves
+        return bool(lease.cut) and (is_unasked or step == lease.cut_at)
 
     def sweep(self, event: Event) -> None:
         """Drop what nothing would go on from any more, after an event."""

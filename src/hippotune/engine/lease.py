@@ -32,7 +32,9 @@ class Lease:
     recorded yet. At `notes` it says what its state is. A `proof` repeats what was trained before; `startup`
     is what its interpreter took to start, if it has one of its own. `platform` is that of its worker. Were it
     lost now, training would go on from the step `resumes_at`; `interims` are the steps of its interim
-    checkpoints, saved every `checkpoint_every` seconds.
+    checkpoints, saved every `checkpoint_every` seconds. The `payers` wait for what it brings, and have paid
+    for it until `paid_until`. One that is `cut` ends to make room for others; where nothing else was to be
+    saved there, that was `cut_at` a step.
     """
 
     id: int
@@ -59,6 +61,10 @@ class Lease:
     checkpoint_every: float | None = None
     resumes_at: int = -1
     interims: set[int] = field(default_factory=set)
+    payers: Set[str] = frozenset()
+    paid_until: float = 0.0
+    cut: Literal["", "at a boundary", "at a step"] = ""
+    cut_at: int | None = None
     proof: bool = False
     startup: float = 0.0
     platform: str = ""
@@ -68,6 +74,7 @@ class Lease:
     def __post_init__(self) -> None:
         self.logged = HeldNumbers(self.began)
         self.resumes_at = self.start
+        self.payers, self.paid_until = {self.study}, self.began
 
     @property
     def workers(self) -> tuple[int, ...]:

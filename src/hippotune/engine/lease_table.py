@@ -1,9 +1,9 @@
-"""The leases there are: on which nodes they are under way, and what they have taken and still take."""
+"""The leases there are: on which nodes they are under way, what they have taken, and who pays for that."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
 from fractions import Fraction
 
 from hippotune.engine.lease import Lease
@@ -12,6 +12,7 @@ from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Fact
 from hippotune.plan.node import Node
 from hippotune.protocol.events import Event
+from hippotune.scheduling.fairness import NOTHING, Accounts, Rank
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import WAITS
 
@@ -31,8 +32,7 @@ class LeaseTable:
         self._next_number = 0
         self._over: deque[Lease] = deque(maxlen=_REMEMBERED)
         self._on_node: dict[Node, dict[Lease, None]] = {}
-        self._width: dict[str, Fraction] = {}
-        self._spent: dict[str, float] = {}
+        self.accounts: Accounts[str] = Accounts()
 
     def next_number(self) -> int:
         """Return a number for a lease."""
@@ -43,7 +43,6 @@ class LeaseTable:
         """A lease starts. One that only proves something is listed on no node: nothing is asked of it."""
         self.by_number[lease.id] = lease
         self._promises.open(lease)
-        self._width[lease.study] = self.width(lease.study) + lease.width
         for node, _, _ in () if lease.proof else lease.path:
             self._on_node.setdefault(node, {})[lease] = None
 
@@ -51,7 +50,6 @@ class LeaseTable:
         """A lease's workers are off it; saves up to a step may still be under way."""
         lease.state = "saving"
         lease.claim = WAITS
-        self._width[lease.study] -= lease.width
         for node, _, _ in () if lease.proof else lease.path:
             on_node = self._on_node[node]
             del on_node[lease]
@@ -87,7 +85,7 @@ class LeaseTable:
             self.startup_seconds += lease.startup
         else:
             self.worker_seconds += spent
-        self._spent[lease.study] = self._spent.get(lease.study, 0.0) + spent
+        self.charge(lease, now)
         return [*lease.logged.release(lease.path, now), *lease.spans(now)]
 
     def running(self) -> list[Lease]:
@@ -106,24 +104,41 @@ class LeaseTable:
         """Return all nodes with running leases on them, and those leases."""
         return self._on_node.items()
 
-    def width(self, study: str) -> Fraction:
-        """Return how many slots a study's running leases have."""
-        return self._width.get(study, WAITS)
+    # Who pays.
+
+    def charge(self, lease: Lease, now: float, payers: Set[str] = frozenset()) -> None:
+        """Charge what a lease has taken to those who have waited below it; from now on others may wait."""
+        self.accounts.charge(lease.payers, _taken(lease, now))
+        lease.payers, lease.paid_until = payers or lease.payers, now
+
+    def ranks(self, but: Lease | None = None) -> Callable[[str], Rank]:
+        """Return what studies are put in order by; one lease may count as over."""
+        slots: dict[str, Fraction] = {}
+        for lease in self.running():
+            for study in lease.payers if lease is not but else ():
+                slots[study] = slots.get(study, NOTHING) + lease.width / len(lease.payers)
+        return self.accounts.ranks(slots)
 
     def spent(self, study: str, now: float) -> float:
-        """Return the worker-seconds that a study has taken, those of its running leases included."""
-        running = (
-            (now - lease.began) * float(lease.width) for lease in self.running() if lease.study == study
-        )
-        return self._spent.get(study, 0.0) + sum(running)
+        """Return the slot-seconds that a study was charged, those of its running leases included."""
+        running = sum(_taken(lease, now) / len(lease.payers) for lease in self._paid_by(study))
+        return float(self.accounts.charged(study) + running)
 
     def to_spend(self, study: str, now: float, profile: Profile) -> float:
-        """Return the worker-seconds that a study's running leases take to their ends, as far as known."""
+        """Return what a study's running leases will charge it to their ends, as far as known."""
         usual = profile.usual or 0.0
         left = (
             max((lease.end - lease.at) * usual / profile.speed(lease.width) - (now - lease.updated_at), 0.0)
             * float(lease.width)
-            for lease in self.running()
-            if lease.study == study
+            / len(lease.payers)
+            for lease in self._paid_by(study)
         )
         return sum(left)
+
+    def _paid_by(self, study: str) -> Iterator[Lease]:
+        return (lease for lease in self.running() if study in lease.payers)
+
+
+def _taken(lease: Lease, now: float) -> Fraction:
+    """Return the slot-seconds of a lease that nobody was charged for yet."""
+    return max(Fraction(now) - Fraction(lease.paid_until), NOTHING) * lease.width

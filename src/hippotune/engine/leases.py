@@ -181,6 +181,8 @@ class Leases:
         lease.at = event.step
         state.facts += state.leases.record(lease, state.now)
         if lease.start < event.step and event.step not in lease.settled:
+            if lease.cut and event.step not in lease.saves:
+                lease.cut_at = event.step
             state.promises.saves.add(lease, event.step)
         position = lease.position(event.step)
         saved = event.step == 0 or event.step in state.plan[position.node].checkpoints

@@ -54,12 +54,13 @@ class Scheduler:
         self._leases = state.leases
 
     def next(self, now: float) -> Choice | None:
-        """Return the longest task of the study whose turn it is: the one that has the fewest workers.
+        """Return the longest task of the study whose turn it is: of the user, then the one, served least.
 
         A worker whose state is not in a checkpoint yet may go on from it if nothing that waits is longer.
         """
         chosen: Choice | None = None
-        for study in sorted(self._frontier.studies(), key=self._leases.width):
+        turns = self._turns()
+        for study in turns:
             task = self._frontier.best(study)
             if task is not None and not self._can_start(study, task, now):
                 task = self._first_that_can(study, now)
@@ -74,15 +75,33 @@ class Scheduler:
                 self._workers.clear(worker)  # until something is to be done from there again
             elif not self._workers.suits(worker, self._state.kinds_for(own.goal)):
                 continue
-            elif self._workers.has_place(worker) and (chosen is None or own.reach >= chosen.task.reach):
-                asker = next((each for each in self._askers(own) if self._is_in_time(each, own, now)), None)
-                if asker is not None:
+            elif self._workers.has_place(worker):
+                asker = next(
+                    (each for each in self._askers(own, turns) if self._is_in_time(each, own, now)), None
+                )
+                if asker is not None and (
+                    chosen is None or (turns[asker], -own.reach) <= (turns[chosen.study], -chosen.task.reach)
+                ):
                     chosen = Choice(asker, own, worker)
         return chosen
 
-    def _askers(self, task: Task) -> list[str]:
-        """Return the studies that wait for a task's end."""
-        return list(dict.fromkeys(self._frontier.wants[task.goal][task.end].requests.values()))
+    def _turns(self) -> dict[str, int]:
+        """Return the studies that want anything, in the order of their turns, with their places in it."""
+        wanting = self._frontier.wanting
+        studies = [study for study in self._frontier.studies() if study in wanting]
+        if len(studies) > 1:
+            studies.sort(key=self._leases.ranks())
+        return {study: place for place, study in enumerate(studies)}
+
+    def waiting(self) -> list[str]:
+        """Return the studies that have something to start and no slot for it, in the order of their turns."""
+        if self._state.halted or self._workers.places:
+            return []
+        return [study for study in self._turns() if self._frontier.best(study) is not None]
+
+    def _askers(self, task: Task, turns: Mapping[str, int]) -> list[str]:
+        """Return the studies that wait for a task's end, in the order of their turns."""
+        return sorted(self._frontier.wants[task.goal][task.end].studies, key=turns.__getitem__)
 
     # In time.
 

@@ -37,6 +37,7 @@ class State:
     `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
     orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
     `likely_branches` are steps along nodes that are worth a checkpoint before anything leaves there.
+    `most_slots` is how many slots the plan may keep while others wait for the rest; None while none do.
     `pins` say which checkpoints stay because proofs start from them; `reserved` is how many free slots are
     kept for one.
     """
@@ -66,6 +67,7 @@ class State:
         self.likely_branches: dict[Node, set[int]] = {}
         self.paused = False
         self.slots_awaited = 0
+        self.most_slots: int | None = None
         self.halted = False
         self.probed = plan.order > 0
         self.trained = 0

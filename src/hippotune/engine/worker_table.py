@@ -138,6 +138,18 @@ class WorkerTable:
         """Return how many slots of each kind have a lease."""
         return Counter(self._kind[slot] for slot, parts in self._taken.items() if parts)
 
+    @property
+    def staying(self) -> int:
+        """The number of slots that none of their workers is about to leave."""
+        return sum(self._leaving.isdisjoint(workers) for workers in self._seats.values())
+
+    def idle_slot(self) -> list[int] | None:
+        """Return the workers of a slot that stays and has room for a lease; None if there is none."""
+        for slot in (*reversed(self._free), *reversed(self._partly)):
+            if self._leaving.isdisjoint(self._seats[slot]):
+                return list(self._seats[slot])
+        return None
+
     def idle_slots(self) -> dict[int, list[int]]:
         """Return the slots that no lease has, with their workers."""
         return {slot: list(self._seats[slot]) for slot in self._free}

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, time
@@ -39,6 +39,7 @@ from typing import Any
 from hippotune.executors.environment import alike
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.protocol.events import Event
+from hippotune.scheduling.pool import Served
 from hippotune.sequences.config import Config
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.starting import Start
@@ -115,6 +116,9 @@ class Executor(ABC):
 
     def demand(self, slots: Mapping[int, int], together: int) -> None:  # noqa: B027
         """There is work for so many slots of each kind now, of which a lease may have some `together`."""
+
+    def serve(self, studies: Iterable[Served]) -> None:  # noqa: B027
+        """These studies want something now: what says whose turn it is, where plans share slots."""
 
     @property
     def suitable(self) -> Callable[[Config], frozenset[int]] | None:

@@ -118,6 +118,24 @@ class DeadlineSet:
 
 
 @dataclass(frozen=True)
+class OwnerSet:
+    """A study belongs to a user: slots are shared out fairly between users, then between their studies."""
+
+    study: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class OthersWait:
+    """Other plans wait for slots: this one may keep so many of its own; all of them, where it is None.
+
+    A slot goes when it is idle, and what has to end for that ends where a stage does, or after a while.
+    """
+
+    slots: int | None
+
+
+@dataclass(frozen=True)
 class CheckpointLost:
     """A checkpoint that was about to be loaded is missing or damaged."""
 
@@ -347,6 +365,8 @@ Event = (
     | WidthChanged
     | SlotsAwaited
     | DeadlineSet
+    | OwnerSet
+    | OthersWait
     | CheckpointLost
     | CheckpointDeleted
     | ActionTaken

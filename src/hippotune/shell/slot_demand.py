@@ -56,6 +56,7 @@ class SlotDemand:
 
     def _look(self) -> None:
         self._next = None
+        self._executor.serve(self._engine.served(self._executor.now()))
         demand = self._engine.demand(self._executor.workers)
         self._executor.demand(demand.slots, demand.together)
         now, after = self._aio.time(), self._executor.release_after

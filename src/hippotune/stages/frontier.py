@@ -21,7 +21,7 @@ Several studies may want things of one plan; there is a longest task for each of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -31,12 +31,13 @@ from hippotune.plan.node import NOTHING, Node
 
 @dataclass(slots=True)
 class Want:
-    """Requests that wait for metrics at one step of a node, with their studies.
+    """Requests that wait for metrics at one step of a node, with their studies; how many each study has.
 
     `save` says that one of them may go on from there, so that the state is worth a checkpoint.
     """
 
     requests: dict[int, str] = field(default_factory=dict)
+    studies: dict[str, int] = field(default_factory=dict)
     save: bool = False
 
 
@@ -73,13 +74,19 @@ Entry = tuple[float, int, int, int, Node]
 
 
 class Frontier:
-    """See the module's words. `promised` is where leases will evaluate, `coming` where they will save."""
+    """See the module's words. `promised` is where leases will evaluate, `coming` where they will save.
+
+    `wanting` are the studies that want anything now. What is wanted along the nodes that are `touched`, or by
+    whom, has changed; it is for the reader to clear them.
+    """
 
     def __init__(self, promised: Steps, coming: Steps) -> None:
         self.wants: dict[Node, dict[int, Want]] = {}
         self._promised = promised
         self._coming = coming
-        self._live: dict[Node, int] = {}
+        self.wanting: dict[str, int] = {}
+        self.touched: dict[Node, None] = {}
+        self._live: dict[Node, dict[str, int]] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
         self._queues: dict[str, list[Entry]] = {}
         self._reach: dict[str, float] = {}
@@ -96,7 +103,10 @@ class Frontier:
         want = wants.get(step)
         if want is None:
             want = wants[step] = Want()
-            self._count(node, 1)
+        if request not in want.requests:
+            want.studies[study] = want.studies.get(study, 0) + 1
+            if want.studies[study] == 1:
+                self._count(node, study, 1)
         want.requests[request] = study
         want.save |= save
         self._wake(node, step, study)
@@ -109,7 +119,8 @@ class Frontier:
         want = wants.pop(step)
         if not wants:
             del self.wants[node]
-        self._count(node, -1)
+        for study in want.studies:
+            self._count(node, study, -1)
         return list(want.requests)
 
     def withdraw(self, node: Node, step: int, request: int) -> bool:
@@ -117,22 +128,30 @@ class Frontier:
         want = self.wants.get(node, {}).get(step)
         if want is None or request not in want.requests:
             return False
-        del want.requests[request]
-        if want.requests:
-            return False
-        self.settle(node, step)
-        return True
+        study = want.requests.pop(request)
+        if not want.requests:
+            self.settle(node, step)
+            return True
+        want.studies[study] -= 1
+        if not want.studies[study]:
+            del want.studies[study]
+            self._count(node, study, -1)
+        return False
 
     def reopened(self, node: Node, step: int) -> None:
         """No lease will evaluate at `step` any more: what is wanted there is to be started again."""
         want = self.wants.get(node, {}).get(step)
         if want is not None:
-            for study in dict.fromkeys(want.requests.values()):
+            for study in want.studies:
                 self._wake(node, step, study)
 
     def live_branches(self, node: Node, step: int) -> list[Node]:
         """Return the nodes that leave `node` at `step` with anything wanted on or below them."""
         return list(self._live_below.get((node, step), ()))
+
+    def wanted_below(self, node: Node) -> Set[str]:
+        """Return the studies that want anything on a node or below it."""
+        return self._live.get(node, NOTHING).keys()
 
     # Marks.
 
@@ -259,12 +278,12 @@ class Frontier:
             promised = self._promised.get(along, NOTHING)
             for step, want in self.wants.get(along, NOTHING).items():
                 if begin <= step and (end is None or step < end) and step not in promised:
-                    if study is not None and study not in want.requests.values():
+                    if study is not None and study not in want.studies:
                         continue
                     found = (cost + (step - begin) * along.pace, -along.id, along, step)
                     if best is None or found[:2] > best[:2] or (found[:2] == best[:2] and step > best[3]):
                         best = found
-            if self._live.get(along, 0) == 0:
+            if along not in self._live:
                 continue
             for branch in along.branch_steps(begin, None if end is None else end - 1):
                 for child in self._live_below.get((along, branch), ()):
@@ -283,16 +302,18 @@ class Frontier:
 
     # Keeping the queue.
 
-    def _count(self, node: Node, change: int) -> None:
+    def _count(self, node: Node, study: str, change: int) -> None:
+        """A study wants something at one step more, or less, of a node."""
+        self.touched[node] = None
+        _add(self.wanting, study, change)
         for along in node.lineage():
-            count = self._live.get(along, 0) + change
-            if count:
-                self._live[along] = count
-            else:
-                self._live.pop(along, None)
+            live = self._live.setdefault(along, {})
+            _add(live, study, change)
+            if not live:
+                del self._live[along]
             if along.parent is not None:
                 below = self._live_below.setdefault((along.parent, along.start), {})
-                if count:
+                if live:
                     below[along] = None
                 else:
                     below.pop(along, None)
@@ -347,3 +368,11 @@ class Frontier:
                 for request, study in want.requests.items():
                     fresh.ask(node, step, request, want.save, study)
         return fresh
+
+
+def _add(counts: dict[str, int], study: str, change: int) -> None:
+    count = counts.get(study, 0) + change
+    if count:
+        counts[study] = count
+    else:
+        del counts[study]

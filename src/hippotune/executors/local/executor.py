@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,9 +53,10 @@ class Local(Executor):
         self._workers = checks.whole("workers", workers)
         self._hang_after = checks.hang_after(hang_after)
         self.threads = None if threads is None else checks.whole("threads", threads)
-        self._slots: list[Slot] = []
+        self._slots: dict[int, Slot] = {}
         self._groups = WorkerGroups()
-        self._end: weakref.finalize[[list[Slot], int], Local] | None = None
+        self._make: Callable[[int], list[Slot]] | None = None
+        self._end: weakref.finalize[[dict[int, Slot], int], Local] | None = None
 
     @property
     def workers(self) -> int:
@@ -69,11 +70,22 @@ class Local(Executor):
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""
-        if self._slots:
+        self._prepare(job, emit)
+        self.open(range(self._workers))
+
+    def open(self, numbers: Iterable[int]) -> None:
+        """Bring slots up."""
+        if self._make is not None:
+            for slot in [slot for number in numbers for slot in self._make(number)]:
+                slot.start()
+
+    def _prepare(self, job: Job, emit: Emit, closed: Callable[[int], None] = lambda worker: None) -> None:
+        """Get ready to open slots for a job; `closed` is told of workers whose last process has ended."""
+        if self._make is not None:
             raise HippoError("this executor is at work already: close it first, or make another")
         job = replace(job, checkpoints=job.checkpoints.absolute())
         greeting = pickle.dumps(pack(job), protocol=5)
-        workers = self._workers * job.packing
+        workers, count = self._workers, self._workers * job.packing
         threads = self.threads or job.threads or self.usual_threads
         shares = _shares(self._workers)
         begin = partial(
@@ -82,20 +94,26 @@ class Local(Executor):
             shares=shares if threads <= len(shares[0]) else [],
             environment=self.environment(threads),
         )
-        slots: list[Slot] = []
-        groups = self._groups = WorkerGroups()
-        for worker in range(workers):
-            number = worker % self._workers if job.packing > 1 else None
-            hang_timeout = HangTimeout(self._hang_after)
-            slots.append(Slot(worker, begin, greeting, emit, hang_timeout, slots, groups, number))
-        self._slots = slots
+        slots: dict[int, Slot] = {}
+        groups, hang_after = WorkerGroups(), self._hang_after
+
+        def make(number: int) -> list[Slot]:
+            on = number if job.packing > 1 else None
+            made = {
+                worker: Slot(
+                    worker, begin, greeting, emit, HangTimeout(hang_after), slots, groups, on, closed
+                )
+                for worker in range(number, count, workers)
+            }
+            slots.update(made)
+            return list(made.values())
+
+        self._slots, self._groups, self._make = slots, groups, make
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
-        for slot in slots:
-            slot.start()
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker, and a lease with peers to all of them."""
-        if not self._slots:
+        if command.worker not in self._slots:
             return  # closed
         if not isinstance(command, RunLease) or not command.peers:
             self._slots[command.worker].carry_out(command)
@@ -116,7 +134,7 @@ class Local(Executor):
         """Let saves that are under way finish, then end all processes."""
         import asyncio  # here, because workers import this module too, and have no use for it
 
-        slots, self._slots = self._slots, []
+        slots, self._slots, self._make = list(self._slots.values()), {}, None
         for slot in slots:
             slot.ask_to_close()
         for slot in slots:
@@ -137,9 +155,9 @@ def _begin(
     )
 
 
-def _abandon(slots: list[Slot], owner: int) -> None:
+def _abandon(slots: dict[int, Slot], owner: int) -> None:
     if os.getpid() == owner:  # and not in a fork of it
-        for slot in slots:
+        for slot in list(slots.values()):
             slot.abandon()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
@@ -52,8 +52,8 @@ def patience_with(command: ExecutorCommand | Part) -> int:
 class Slot:
     """Keeps one worker process alive.
 
-    `slots` are all of the executor's, this one among them, by their numbers. `number` is the slot that it is
-    on, where several share one.
+    `slots` are all of the executor's, this one among them, by their workers. `number` is the slot that it is
+    on, where several share one. `closed` is called when the last process has ended that there will be.
     """
 
     def __init__(
@@ -63,12 +63,14 @@ class Slot:
         greeting: bytes,
         emit: Emit,
         hang_timeout: HangTimeout,
-        slots: Sequence[Slot],
+        slots: Mapping[int, Slot],
         groups: WorkerGroups | None = None,
         number: int | None = None,
+        closed: Callable[[int], None] = lambda worker: None,
     ) -> None:
         self.worker = worker
         self._number = number
+        self._closed = closed
         self.given_up: str | None = None
         self._begin = begin
         self._greeting = greeting
@@ -148,13 +150,14 @@ class Slot:
         while not self._closing.is_set():
             joined, reason, kind = self._see_through_one_process()
             if self._closing.is_set():
-                return
+                break
             failed_starts = 0 if joined else failed_starts + 1
             if joined:
                 self._say_lost(reason, kind)
             elif failed_starts == _MOST_STARTS:
                 self._give_up(reason)
-                return
+                self._closing.wait()
+        self._closed(self.worker)
 
     def _say_lost(self, reason: str, kind: LossKind) -> None:
         with self._groups.lock:
@@ -236,7 +239,7 @@ class Slot:
         self.given_up = (
             f"worker processes die before they can work, {_MOST_STARTS} in a row. The last: {reason}"
         )
-        if all(slot.given_up is not None for slot in self._slots):
+        if all(slot.given_up is not None for slot in list(self._slots.values())):
             self._emit(WorkerJoined(self.worker, self._number))
         else:
             _log.warning("worker %d is given up, the others go on: %s", self.worker, self.given_up)

@@ -143,10 +143,9 @@ class RayWorker:
                 WorkerProcess, log=spec.log_of(worker), environment=environment, cores=[], echo=_STDOUT
             )
             hear, hang_timeout = partial(self._hear, worker), HangTimeout(spec.hang_after)
-            alone: list[Slot] = []  # whether others can go on is for the driver to say
+            alone: dict[int, Slot] = {}  # whether others can go on is for the driver to say
             slot = Slot(worker, begin, greeting, hear, hang_timeout, alone)
-            alone.append(slot)
-            self._slots[worker] = slot
+            alone[worker] = self._slots[worker] = slot
 
     def __repr__(self) -> str:
         return self._name

@@ -1,0 +1,142 @@
+"""Turns: who pays for what runs, and when it makes room for others.
+
+While a study waits for a slot that was served less than those whom a lease is for, the lease ends where its
+stage does, or once it has run for `checkpoint_every` at the end of its step: then the slot is given to
+whoever is next. It is the same where other plans wait (`OthersWait`), but that the slot is let go. Nothing is
+lost by that, nor trained twice: what is saved where a lease ends is gone on from. Where nobody waits, leases
+are as long as the work is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease import Lease
+from hippotune.engine.orders import Orders
+from hippotune.engine.scheduler import Scheduler
+from hippotune.engine.state import State
+from hippotune.engine.workers import Workers
+from hippotune.protocol.commands import Wake
+from hippotune.protocol.events import Event, NumbersLogged, Progressed, StateNoted, Woken, WorkerLeaving
+from hippotune.stages.waiting import waiting_below
+
+# These change nothing about who waits.
+_IDLE_TALK = (Progressed, NumbersLogged, StateNoted)
+
+
+class Turns:
+    """See the module. A lease has a turn of `seconds` at least; None leaves it to the ends of stages."""
+
+    def __init__(
+        self,
+        state: State,
+        scheduler: Scheduler,
+        orders: Orders,
+        checkpoints: Checkpoints,
+        workers: Workers,
+        seconds: float | None,
+    ) -> None:
+        self._state = state
+        self._scheduler = scheduler
+        self._orders = orders
+        self._checkpoints = checkpoints
+        self._workers = workers
+        self._seconds = math.inf if seconds is None else seconds
+
+    def begin(self) -> None:
+        """Before anything is started: see who was served how much, and let go of what is others'."""
+        state = self._state
+        if len(state.frontier.wanting) > 1:
+            for lease in state.leases.running():
+                state.leases.charge(lease, state.now)
+        workers, most = state.workers, state.most_slots
+        while most is not None and workers.staying > most and (slot := workers.idle_slot()) is not None:
+            for worker in slot:
+                self._workers.worker_leaving(WorkerLeaving(worker))
+
+    def end(self, event: Event) -> None:
+        """After all has started that can: see who pays, and whose turn is over."""
+        state = self._state
+        if isinstance(event, Woken):
+            state.now = max(state.now, event.at)
+        if not isinstance(event, _IDLE_TALK):
+            self._find_payers(event)
+        waiting = self._scheduler.waiting() if len(state.frontier.wanting) > 1 else []
+        state.leases.accounts.wait(frozenset(waiting))
+        if not state.halted and not state.paused:
+            for lease in (*self._in_the_way(waiting), *self._above_what_stays()):
+                self._cut(lease)
+
+    # Who pays.
+
+    def _find_payers(self, event: Event) -> None:
+        state, number = self._state, getattr(event, "lease", None)
+        wanting = state.frontier.wanting.keys()
+        alone = wanting if len(wanting) == 1 else None
+        leases = [lease for lease in state.leases.training() if lease.payers != alone]
+        if leases:
+            touched = {along for node in state.frontier.touched for along in node.lineage()}
+            for lease in leases:
+                is_new = lease.id == number or lease.began == state.now
+                if is_new or any(node in touched for node, _, _ in lease.path):
+                    payers = self._payers(lease)
+                    if payers and payers != lease.payers:
+                        state.leases.charge(lease, state.now, payers)
+        state.frontier.touched.clear()
+
+    def _payers(self, lease: Lease) -> set[str]:
+        """Return the studies that wait for what a lease still brings."""
+        frontier, at = self._state.frontier, lease.at
+        payers = waiting_below(frontier, lease.node_at(min(at + 1, lease.path[-1][2])), at)
+        if at in lease.evaluations:
+            payers |= frontier.wants[lease.node_at(at)][at].studies.keys()
+        return payers
+
+    # Whose turn is over.
+
+    def _in_the_way(self, waiting: Sequence[str]) -> Iterator[Lease]:
+        """Yield the leases for those who were served more than the study that is next."""
+        for lease in self._state.leases.training() if waiting else ():
+            rank = self._state.leases.ranks(but=lease)
+            if waiting[0] not in lease.payers and rank(waiting[0]) < min(map(rank, lease.payers)):
+                yield lease
+
+    def _above_what_stays(self) -> Iterator[Lease]:
+        """Yield as many leases as have to end for the plan to have no more slots than it may keep."""
+        if (most := self._state.most_slots) is None:
+            return
+        excess = Fraction(self._state.workers.staying - most)
+        for lease in sorted(self._state.leases.training(), key=self._nearest_first):
+            if excess <= 0:
+                return
+            excess -= lease.width
+            yield lease
+
+    def _nearest_first(self, lease: Lease) -> tuple[bool, float, int]:
+        end = self._boundary(lease)
+        return not lease.cut, (end - lease.at) * lease.node_at(end).pace, lease.id
+
+    def _boundary(self, lease: Lease) -> int:
+        """Return where the stage ends that a lease is in."""
+        ends = (*lease.saves, *(end for _, _, end in lease.path), lease.end)
+        return min((step for step in ends if lease.at < step <= lease.end), default=lease.end)
+
+    def _cut(self, lease: Lease) -> None:
+        """Let a lease end soon: at a boundary, or, if it has had its turn, at the end of its step."""
+        state, over = self._state, lease.began + self._seconds
+        if lease.cut == "at a step" or not self._checkpoints.has_room_to_stop():
+            return
+        if over <= state.now:
+            end, lease.cut = max(lease.at, lease.start + 1), "at a step"
+        elif not lease.cut:
+            end, lease.cut = self._boundary(lease), "at a boundary"
+            if over < math.inf:
+                state.commands.append(Wake(over))
+        else:
+            return
+        lease.note(state.now, f"to end {lease.cut}: others wait")
+        lease.stopping = True
+        self._orders.stop_at(lease, end)

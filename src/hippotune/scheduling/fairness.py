@@ -1,0 +1,109 @@
+"""Who was served how much, and who goes next.
+
+*Charges* are slot-seconds. What a slot does for several studies is charged to them in equal parts, so that
+all charges add up to the slot-seconds, in whatever order they come; sums are exact.
+
+*Levels* are charges as fairness counts them: of users, and of the studies of each user. The lowest goes next.
+One that begins to wait starts at the lowest level of those who wait already, or, where nobody does, at the
+highest there is: nobody saves up for later by not asking.
+
+A slot that somebody has counts as a minute of service that is certain to come. So slots that are free at the
+same time are shared out by number, and what was served before decides where that leaves a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Set
+from fractions import Fraction
+from typing import Generic, TypeVar
+
+# What a slot counts for that somebody has, in seconds.
+SLOT_SECONDS = 60
+
+NOTHING = Fraction(0)
+
+K = TypeVar("K", bound=Hashable)
+
+# A user's level, then a study's; the lowest goes next.
+Rank = tuple[Fraction, Fraction]
+
+
+class Levels(Generic[K]):
+    """The levels of those who wait, and of all who ever did."""
+
+    def __init__(self) -> None:
+        self._served: dict[K, Fraction] = {}
+        self._waiting: Set[K] = frozenset()
+
+    def of(self, name: K) -> Fraction:
+        """Return somebody's level."""
+        return self._served.get(name, NOTHING)
+
+    def serve(self, name: K, seconds: Fraction) -> None:
+        """Somebody was served."""
+        self._served[name] = self.of(name) + seconds
+
+    def wait(self, names: Set[K]) -> None:
+        """These wait from now on, and nobody else does."""
+        arrived = names - self._waiting
+        if arrived:
+            present = [self.of(name) for name in self._waiting]
+            start = min(present) if present else max(self._served.values(), default=NOTHING)
+            for name in arrived:
+                self._served[name] = max(self.of(name), start)
+        self._waiting = names
+
+
+class Accounts(Generic[K]):
+    """Charges and levels of studies and of the users that they belong to: by default all to one, ''."""
+
+    def __init__(self) -> None:
+        self._owners: dict[K, str] = {}
+        self._charged: dict[K, Fraction] = {}
+        self._users: Levels[str] = Levels()
+        self._studies: dict[str, Levels[K]] = {}
+
+    def owner(self, study: K) -> str:
+        """Return the user whom a study belongs to."""
+        return self._owners.get(study, "")
+
+    def give(self, study: K, owner: str) -> None:
+        """A study belongs to a user."""
+        self._owners[study] = owner
+
+    def charge(self, studies: Collection[K], seconds: Fraction) -> None:
+        """Charge slot-seconds to studies, in equal parts."""
+        part = seconds / len(studies)
+        for study in studies:
+            self._charged[study] = self.charged(study) + part
+            self._users.serve(self.owner(study), part)
+            self._levels(study).serve(study, part)
+
+    def charged(self, study: K) -> Fraction:
+        """Return the slot-seconds that a study was charged."""
+        return self._charged.get(study, NOTHING)
+
+    def wait(self, studies: Set[K]) -> None:
+        """These studies wait for a slot from now on, and no others do."""
+        by_user: dict[str, set[K]] = {owner: set() for owner in self._studies}
+        for study in studies:
+            by_user.setdefault(self.owner(study), set()).add(study)
+        self._users.wait({owner for owner, own in by_user.items() if own})
+        for owner, own in by_user.items():
+            self._studies.setdefault(owner, Levels()).wait(own)
+
+    def ranks(self, slots: Mapping[K, Fraction]) -> Callable[[K], Rank]:
+        """Return what studies are put in order by, where each has so many slots now."""
+        by_user: dict[str, Fraction] = {}
+        for study, count in slots.items():
+            by_user[self.owner(study)] = by_user.get(self.owner(study), NOTHING) + count
+
+        def rank(study: K) -> Rank:
+            owner = self.owner(study)
+            user = self._users.of(owner) + SLOT_SECONDS * by_user.get(owner, NOTHING)
+            return user, self._levels(study).of(study) + SLOT_SECONDS * slots.get(study, NOTHING)
+
+        return rank
+
+    def _levels(self, study: K) -> Levels[K]:
+        return self._studies.setdefault(self.owner(study), Levels())
