@@ -463,14 +463,14 @@ def test_a_running_lease_saves_more_when_it_is_known_what_the_budget_has_room_fo
     assert sorted(world.engine.plan.nodes[0].checkpoints) == [2, 4, 8, 12, 16]
 
 
-def test_workers_are_shared_evenly_between_studies() -> None:
+def test_slots_are_shared_evenly_between_studies() -> None:
     world = World(slots=4)
-    many = [config(0.1 + at) for at in range(8)]
-    world.submit(*[(each, 20) for each in many], study="long")
+    world.submit(*[(config(0.1 + at), 20) for at in range(20)], study="long")
     assert [lease.study for lease in world.engine.leases.values()] == ["long"] * 4
-    world.submit(*[(config(-1.0 - at), 5) for at in range(8)], study="short")
-    while len(answered(world)) < 8:
+    began, before = world.now, world.engine.spent("long", world.now)
+    world.submit(*[(config(-1.0 - at), 5) for at in range(40)], study="short")
+    while world.now < began + 800:
         for move in world.moves():
             move()
-    running = [lease.study for lease in world.engine.leases.values() if lease.state == "running"]
-    assert sorted(running) == ["long", "long", "short", "short"]
+    long, short = (world.engine.spent(study, world.now) for study in ("long", "short"))
+    assert short == pytest.approx(long - before, rel=0.2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from hippotune.engine.orders import Orders
 from hippotune.engine.state import State
 from hippotune.protocol.events import (
@@ -13,6 +15,7 @@ from hippotune.protocol.events import (
     OwnerSet,
     Paused,
     Resumed,
+    ServedElsewhere,
     SlotsAwaited,
     WidthChanged,
 )
@@ -53,6 +56,11 @@ class Control:
     def others_wait(self, event: OthersWait) -> None:
         """Others may be waiting for slots."""
         self._state.most_slots = event.slots
+
+    def served_elsewhere(self, event: ServedElsewhere) -> None:
+        """Users were served by other plans, too."""
+        for owner, seconds in event.users.items():
+            self._state.leases.accounts.note_elsewhere(owner, Fraction(seconds))
 
     def paused(self, _: Paused) -> None:
         """Nothing starts for now."""

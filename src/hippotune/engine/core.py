@@ -100,6 +100,7 @@ class Engine:
             events.ActionTaken: control.action_taken,
             events.OwnerSet: control.owner_set,
             events.OthersWait: control.others_wait,
+            events.ServedElsewhere: control.served_elsewhere,
             events.Paused: control.paused,
             events.Resumed: control.resumed,
             events.Woken: blame.woken,

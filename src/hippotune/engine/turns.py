@@ -91,9 +91,8 @@ class Turns:
         """Return the studies that wait for what a lease still brings."""
         frontier, at = self._state.frontier, lease.at
         payers = waiting_below(frontier, lease.node_at(min(at + 1, lease.path[-1][2])), at)
-        if at in lease.evaluations:
-            payers |= frontier.wants[lease.node_at(at)][at].studies.keys()
-        return payers
+        want = frontier.wants.get(lease.node_at(at), {}).get(at)
+        return payers if want is None or at not in lease.evaluations else payers | want.studies.keys()
 
     # Whose turn is over.
 

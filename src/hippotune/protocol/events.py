@@ -136,6 +136,13 @@ class OthersWait:
 
 
 @dataclass(frozen=True)
+class ServedElsewhere:
+    """What users count as served, in slot-seconds, beyond what they were charged for in this plan."""
+
+    users: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class CheckpointLost:
     """A checkpoint that was about to be loaded is missing or damaged."""
 
@@ -367,6 +374,7 @@ Event = (
     | DeadlineSet
     | OwnerSet
     | OthersWait
+    | ServedElsewhere
     | CheckpointLost
     | CheckpointDeleted
     | ActionTaken

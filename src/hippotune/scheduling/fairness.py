@@ -60,6 +60,8 @@ class Accounts(Generic[K]):
     def __init__(self) -> None:
         self._owners: dict[K, str] = {}
         self._charged: dict[K, Fraction] = {}
+        self._by_user: dict[str, Fraction] = {}
+        self._elsewhere: dict[str, Fraction] = {}
         self._users: Levels[str] = Levels()
         self._studies: dict[str, Levels[K]] = {}
 
@@ -76,12 +78,27 @@ class Accounts(Generic[K]):
         part = seconds / len(studies)
         for study in studies:
             self._charged[study] = self.charged(study) + part
+            self._by_user[self.owner(study)] = self.charged_to(self.owner(study)) + part
             self._users.serve(self.owner(study), part)
             self._levels(study).serve(study, part)
 
     def charged(self, study: K) -> Fraction:
         """Return the slot-seconds that a study was charged."""
         return self._charged.get(study, NOTHING)
+
+    def charged_to(self, owner: str) -> Fraction:
+        """Return the slot-seconds that a user's studies were charged."""
+        return self._by_user.get(owner, NOTHING)
+
+    def note_elsewhere(self, owner: str, seconds: Fraction) -> None:
+        """A user's level is this much above what is charged here: others share out slots, too."""
+        self._elsewhere[owner] = seconds
+
+    def level(self, owner: str) -> Fraction:
+        """Return a user's level."""
+        if owner in self._elsewhere:
+            return self._elsewhere[owner] + self.charged_to(owner)
+        return self._users.of(owner)
 
     def wait(self, studies: Set[K]) -> None:
         """These studies wait for a slot from now on, and no others do."""
@@ -100,7 +117,7 @@ class Accounts(Generic[K]):
 
         def rank(study: K) -> Rank:
             owner = self.owner(study)
-            user = self._users.of(owner) + SLOT_SECONDS * by_user.get(owner, NOTHING)
+            user = self.level(owner) + SLOT_SECONDS * by_user.get(owner, NOTHING)
             return user, self._levels(study).of(study) + SLOT_SECONDS * slots.get(study, NOTHING)
 
         return rank

@@ -17,6 +17,9 @@ from typing import NamedTuple
 
 from hippotune.scheduling.fairness import NOTHING, Accounts
 
+# A plan is told what users were served elsewhere when that has changed by so many seconds.
+_MATERIAL = 5
+
 # A study of a plan.
 Key = tuple[int, str]
 
@@ -31,10 +34,14 @@ class Served(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Slots that plans are given, by (plan, slot), and how many slots plans may keep from now on."""
+    """Slots that plans are given, by (plan, slot), and how many slots plans may keep from now on.
+
+    `elsewhere` is, for plans of several users, how far these are above what the plan has charged them.
+    """
 
     grants: list[tuple[int, int]]
     limits: dict[int, int | None]
+    elsewhere: dict[int, dict[str, float]]
 
 
 @dataclass(slots=True)
@@ -46,6 +53,7 @@ class PlanShare:
     leaving: set[int] = field(default_factory=set)
     studies: dict[str, bool] = field(default_factory=dict)
     charged: dict[str, Fraction] = field(default_factory=dict)
+    elsewhere: dict[str, Fraction] = field(default_factory=dict)
     limit: int | None = None
 
 
@@ -109,7 +117,7 @@ class SlotPool:
         for plan, slot in grants:
             self.plans[plan].slots.add(slot)
             self._free.remove(slot)
-        return Changes(grants, self._limits(targets))
+        return Changes(grants, self._limits(targets), self._news_of_users())
 
     def _targets(self, turn: Fraction) -> Counter[int]:
         """Deal all slots out; return how many each plan should have, the first to be served first."""
@@ -141,6 +149,20 @@ class SlotPool:
             if limit != share.limit:
                 limits[plan] = share.limit = limit
         return limits
+
+    def _news_of_users(self) -> dict[int, dict[str, float]]:
+        news: dict[int, dict[str, float]] = {}
+        for plan, share in self.plans.items():
+            charged: dict[str, Fraction] = {}
+            for study, seconds in share.charged.items():
+                owner = self._accounts.owner((plan, study))
+                charged[owner] = charged.get(owner, NOTHING) + seconds
+            above = {owner: self._accounts.level(owner) - own for owner, own in charged.items()}
+            changes = [abs(more - share.elsewhere.get(owner, NOTHING)) for owner, more in above.items()]
+            if len(above) > 1 and max(changes) >= _MATERIAL:
+                share.elsewhere = above
+                news[plan] = {owner: float(more) for owner, more in above.items()}
+        return news
 
 
 def _waiting(share: PlanShare) -> list[str]:

@@ -16,7 +16,7 @@ from time import monotonic
 from hippotune import checks
 from hippotune.executors.base import Emit, Job
 from hippotune.executors.local.executor import Local
-from hippotune.protocol.events import Event, OthersWait, WorkerJoined
+from hippotune.protocol.events import Event, OthersWait, ServedElsewhere, WorkerJoined
 from hippotune.scheduling.fairness import SLOT_SECONDS
 from hippotune.scheduling.pool import Served, SlotPool
 
@@ -111,12 +111,14 @@ class Pool:
             known[1](event)
 
     def _decide(self) -> None:
-        grants, limits = self._slots.decide(min(_TURN * self._start_seconds, SLOT_SECONDS / 2))
-        for plan, slot in grants:
+        changes = self._slots.decide(min(_TURN * self._start_seconds, SLOT_SECONDS / 2))
+        for plan, slot in changes.grants:
             if (executor := self._plans[plan][0]()) is not None:
                 self._opened[plan, slot] = monotonic()
                 executor.open([slot])
-        for plan, limit in limits.items():
+        for plan, users in changes.elsewhere.items():
+            self._plans[plan][1](ServedElsewhere(users))
+        for plan, limit in changes.limits.items():
             self._plans[plan][1](OthersWait(limit))
 
 
