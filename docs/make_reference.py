@@ -13,7 +13,7 @@ PAGE = Path(__file__).with_name("reference.md")
 GROUPS = {
     "Studies": ("Study", "tune_together", "Retries"),
     "Trainers": ("Trainer", "TorchTrainer", "Loader"),
-    "Executors": ("Local", "Ray", "Simulated", "Recorded"),
+    "Executors": ("Local", "Pool", "Ray", "Simulated", "Recorded"),
     "Width": ("Fluid",),
     "Sequences": tuple(name for name, home in hippo._MODULES.items() if home == "hippotune.sequences"),
     "Spaces": tuple(name for name, home in hippo._MODULES.items() if home == "hippotune.spaces"),

@@ -96,21 +96,6 @@ def test_charges_add_up_to_what_slots_have_worked(data: st.DataObject, wide: boo
     assert world.engine.spent("nobody", world.now) == 0.0
 
 
-def test_one_that_goes_on_from_a_checkpoint_does_not_pay_for_what_others_train_before_it() -> None:
-    world = World(slots=1)
-    world.submit((ALIKE, STEPS), study="one")
-    world.run()
-    before = world.engine.spent("one", world.now)
-    world.submit((ALIKE, 20), study="one")
-    world.submit((ALIKE, 7), study="two")
-    world.run()
-    assert world.engine.spent("two", world.now) > 0.0
-    assert world.engine.spent("one", world.now) - before < 0.75 * (world.now)
-    assert world.engine.spent("one", world.now) + world.engine.spent("two", world.now) == pytest.approx(
-        world.engine.worker_seconds
-    )
-
-
 # Turns within a plan.
 
 

@@ -111,13 +111,25 @@ class LeaseTable:
         self.accounts.charge(lease.payers, _taken(lease, now))
         lease.payers, lease.paid_until = payers or lease.payers, now
 
-    def ranks(self, but: Lease | None = None) -> Callable[[str], Rank]:
-        """Return what studies are put in order by; one lease may count as over."""
+    def ranks(self) -> Callable[[str], Rank]:
+        """Return what studies are put in order by."""
+        return self.accounts.ranks(self._slots_by_study())
+
+    def in_the_way_of(self, study: str) -> Iterator[Lease]:
+        """Yield the leases for those who would come after a study, were these leases over."""
+        slots = self._slots_by_study()
+        for lease in self.training():
+            part = lease.width / len(lease.payers)
+            rank = self.accounts.ranks({**slots, **{each: slots[each] - part for each in lease.payers}})
+            if study not in lease.payers and rank(study) < min(map(rank, lease.payers)):
+                yield lease
+
+    def _slots_by_study(self) -> dict[str, Fraction]:
         slots: dict[str, Fraction] = {}
         for lease in self.running():
-            for study in lease.payers if lease is not but else ():
+            for study in lease.payers:
                 slots[study] = slots.get(study, NOTHING) + lease.width / len(lease.payers)
-        return self.accounts.ranks(slots)
+        return slots
 
     def spent(self, study: str, now: float) -> float:
         """Return the slot-seconds that a study was charged, those of its running leases included."""

@@ -10,7 +10,7 @@ are as long as the work is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 from hippotune.engine.checkpoints import Checkpoints
@@ -67,7 +67,8 @@ class Turns:
         waiting = self._scheduler.waiting() if len(state.frontier.wanting) > 1 else []
         state.leases.accounts.wait(frozenset(waiting))
         if not state.halted and not state.paused:
-            for lease in (*self._in_the_way(waiting), *self._above_what_stays()):
+            in_the_way = state.leases.in_the_way_of(waiting[0]) if waiting else ()
+            for lease in (*in_the_way, *self._above_what_stays()):
                 self._cut(lease)
 
     # Who pays.
@@ -95,13 +96,6 @@ class Turns:
         return payers if want is None or at not in lease.evaluations else payers | want.studies.keys()
 
     # Whose turn is over.
-
-    def _in_the_way(self, waiting: Sequence[str]) -> Iterator[Lease]:
-        """Yield the leases for those who were served more than the study that is next."""
-        for lease in self._state.leases.training() if waiting else ():
-            rank = self._state.leases.ranks(but=lease)
-            if waiting[0] not in lease.payers and rank(waiting[0]) < min(map(rank, lease.payers)):
-                yield lease
 
     def _above_what_stays(self) -> Iterator[Lease]:
         """Yield as many leases as have to end for the plan to have no more slots than it may keep."""

@@ -21,6 +21,7 @@ Contract
 * Where `release_after` says that slots are given back, there are as many as `demand` has asked for; others
   have all of theirs from the start. A worker that is to go is announced by `WorkerLeaving`, and goes after
   `release`, without another word.
+* Where slots are shared with other plans, `OthersWait` says how many this one may keep.
 * `emit` may be called from any thread.
 * `now` is the executor's clock in seconds: it never jumps, also where the machine's clock is set. Virtual
   time moves only in `advance`.

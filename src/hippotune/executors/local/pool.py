@@ -51,7 +51,7 @@ class Pool:
         self._slots = SlotPool(self.workers)
         self._plans: dict[int, tuple[weakref.ref[Pooled], Emit]] = {}
         self._numbers = itertools.count()
-        self._lock = threading.RLock()  # a plan may be abandoned by the garbage collector, in any thread
+        self._lock = threading.RLock()
         self._opened: dict[tuple[int, int], float] = {}
         self._start_seconds = 0.0
 
@@ -111,6 +111,9 @@ class Pool:
             known[1](event)
 
     def _decide(self) -> None:
+        for plan in [plan for plan, (executor, _) in self._plans.items() if executor() is None]:
+            del self._plans[plan]  # forgotten, and its processes killed
+            self._slots.leave(plan)
         changes = self._slots.decide(min(_TURN * self._start_seconds, SLOT_SECONDS / 2))
         for plan, slot in changes.grants:
             if (executor := self._plans[plan][0]()) is not None:
@@ -170,7 +173,9 @@ class Pooled(Local):
     def forget(self, worker: int) -> bool:
         """A worker's last process has ended; return whether that was the last worker of its slot."""
         self._slots.pop(worker, None)
-        return all(other % self.workers != worker % self.workers for other in list(self._slots))
+        return self._make is not None and all(
+            other % self.workers != worker % self.workers for other in list(self._slots)
+        )
 
     async def close(self) -> None:
         """Let saves that are under way finish, then end all processes."""
