@@ -83,6 +83,7 @@ def test_slots_go_from_a_plan_to_another_and_back_with_their_processes(homes: li
 
 
 def test_two_trainers_share_two_slots_and_come_to_the_same_bits_as_alone(homes: list[Path]) -> None:
+    before = set(psutil.Process().children(recursive=True))
     alone = {}
     for trainer in (Walker, Runner):
         with Study(trainer.__name__, trainer, home=homes[0], executor=Local(2)) as study:
@@ -95,11 +96,9 @@ def test_two_trainers_share_two_slots_and_come_to_the_same_bits_as_alone(homes: 
     with ThreadPoolExecutor() as threads:
         found = dict(zip(studies, threads.map(results, studies.values()), strict=True))
     assert found == alone
-    workers = [process for process in psutil.Process().children(recursive=True) if process.is_running()]
-    assert workers, "they are warm for a while"
     for study in studies.values():
         study.close()
-    assert not any(process.is_running() for process in workers)
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def results(study: Study) -> dict[Config, Any]:

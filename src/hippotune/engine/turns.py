@@ -120,16 +120,15 @@ class Turns:
     def _cut(self, lease: Lease) -> None:
         """Let a lease end soon: at a boundary, or, if it has had its turn, at the end of its step."""
         state, over = self._state, lease.began + self._seconds
-        if lease.cut == "at a step" or not self._checkpoints.has_room_to_stop():
+        is_over = over <= state.now
+        if lease.cut == "at a step" or (lease.cut and not is_over):
             return
-        if over <= state.now:
-            end, lease.cut = max(lease.at, lease.start + 1), "at a step"
-        elif not lease.cut:
-            end, lease.cut = self._boundary(lease), "at a boundary"
-            if over < math.inf:
-                state.commands.append(Wake(over))
-        else:
+        end = max(lease.at, lease.start + 1) if is_over else self._boundary(lease)
+        if end not in lease.saves and not self._checkpoints.has_room_to_stop():
             return
+        lease.cut = "at a step" if is_over else "at a boundary"
+        if not is_over and over < math.inf:
+            state.commands.append(Wake(over))
         lease.note(state.now, f"to end {lease.cut}: others wait")
         lease.stopping = True
         self._orders.stop_at(lease, end)
