@@ -17,6 +17,7 @@ import pytest
 
 from executors.rig import SECONDS, Rig, until
 from hippotune import Local, Trainer
+from hippotune.executors.kept import KeptProcess
 from hippotune.protocol.events import MetricsReported, WorkerJoined, WorkerLost
 from hippotune.scratch import Scratch
 
@@ -127,6 +128,26 @@ def test_an_engine_that_is_killed_leaves_no_process_and_no_temporary_folder(
     if "keeper" in killed:  # then it is for whoever comes next
         until(lambda: next_one_finds_nothing(tmp_path))
     expect_nothing_left(tmp_path, children)
+
+
+def test_a_keeper_that_still_clears_up_is_not_taken_for_one_that_was_left_over(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("import sys; print('begun', flush=True); sys.stdin.read(); sys.exit(3)")
+    log = tmp_path / "log"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with log.open("wb") as output:
+        process = KeptProcess("ends", [], environment, output, stdin=subprocess.PIPE)
+    until(lambda: log.read_bytes() == b"begun\n")
+    (child,) = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGSTOP)
+    assert process.stdin is not None
+    process.stdin.close()
+    until(lambda: child.status() == psutil.STATUS_ZOMBIE)
+    with Scratch():  # removes what is left over
+        assert process.folder.exists()
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(SECONDS) == 3
+    assert not process.folder.exists()
+    process.end()
 
 
 def test_a_folder_of_processes_that_were_all_killed_goes_when_the_next_one_is_made() -> None:

@@ -1,8 +1,9 @@
-"""A program that runs another and leaves nothing of it behind: ``python keeper.py PARENT MODULE ARGUMENTS…``.
+"""A program that runs another, and leaves nothing of it: ``python keeper.py PARENT LOCK MODULE ARGUMENTS…``.
 
 The module runs in a child. When that ends, or the process PARENT, which started this one, does, all processes
 that came of it are killed, also those that have left its group or session, and the folder that HIPPO_SCRATCH
-names is removed. Then this process ends as the child did. SIGTERM has the child killed.
+names is removed. Then this process ends as the child did. SIGTERM has the child killed. The descriptor LOCK,
+which says that the folder is used, stays open until then: without it, others would end this process.
 
 It imports nothing of Hippo's: it stays small while the child, which is forked off at once, becomes large.
 """
@@ -83,10 +84,11 @@ def _end_with(parent: int, number: signal.Signals) -> None:
         os._exit(0)
 
 
-def _keep(child: int, folder: str) -> None:
+def _keep(child: int, folder: str, lock: int) -> None:
     import shutil
 
-    os.closerange(3, 1 << 16)
+    os.closerange(3, lock)
+    os.closerange(lock + 1, 1 << 16)
     status = _wait(child)
     _end_others()
     shutil.rmtree(folder, ignore_errors=True)
@@ -107,7 +109,7 @@ if __name__ == "__main__":
     _end_with(int(sys.argv[1]), signal.SIGTERM)
     keeper = os.getpid()
     if forked := os.fork():
-        _keep(forked, os.environ["HIPPO_SCRATCH"])
+        _keep(forked, os.environ["HIPPO_SCRATCH"], int(sys.argv[2]))
     _end_with(keeper, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    _run(sys.argv[2], sys.argv[3:])
+    _run(sys.argv[3], sys.argv[4:])

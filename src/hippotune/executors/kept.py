@@ -35,15 +35,16 @@ class KeptProcess(subprocess.Popen[bytes]):
     ) -> None:
         self._scratch = Scratch()
         self.folder = self._scratch.path
+        lock = self._scratch.descriptor
         path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
         try:
             super().__init__(
                 # -P: a module in the working directory must not stand in for one of the standard library.
-                [sys.executable, "-P", _KEEPER, str(os.getpid()), module, *arguments],
+                [sys.executable, "-P", _KEEPER, str(os.getpid()), str(lock), module, *arguments],
                 stdin=stdin,
                 stdout=output,
                 stderr=output,
-                pass_fds=[self._scratch.descriptor, *descriptors],
+                pass_fds=[lock, *descriptors],
                 env={**environment, "PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
             )
