@@ -79,7 +79,7 @@ class Audits:
             return
         for step in sorted(lease.saves):
             is_passed = lease.start < step < lease.end and lease.at <= step
-            if is_passed and step in lease.node_at(step).branches and step + 1 not in lease.notes:
+            if is_passed and lease.node_at(step).has_branch(step) and step + 1 not in lease.notes:
                 if not self._is_due(lease, step + 1):
                     return
                 lease.notes.add(step + 1)

@@ -99,7 +99,7 @@ class Checkpoints:
     def drop_if_unneeded(self, position: Position) -> None:
         """Drop a checkpoint that was for a proof, unless something can start from it or ends there."""
         node = self._state.plan[position.node]
-        is_end = position.step in node.branches or position.step in node.metrics
+        is_end = node.has_branch(position.step) or position.step in node.metrics
         if not is_end and not self._need(position):
             self.drop(position)
 

@@ -118,4 +118,4 @@ class Interim:
         there = node.checkpoints.get(step)
         want = self._state.frontier.wants.get(node, {}).get(step)
         is_end = (want is not None and want.save) or self._checkpoints.is_pinned(position)
-        return is_end or step in node.branches or (there is not None and not there.interim)
+        return is_end or node.has_branch(step) or (there is not None and not there.interim)

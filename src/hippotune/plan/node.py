@@ -7,7 +7,7 @@ steps. So a node never has to be split, and a plan only grows.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -36,8 +36,8 @@ class Node:
 
     Attributes
     ----------
-    branches : Mapping[int, list[Node]]
-        The nodes that leave this one, by the step at which they do; all of those steps are after `start`.
+    children : Mapping[tuple[object, ...], Node]
+        The nodes that leave this one, by the step at which they do, after `start`, and their values there.
     checkpoints : Mapping[int, Checkpoint]
         Durable states along this node, by step count.
     metrics : Mapping[int, tuple[int, Mapping[str, float]]]
@@ -52,7 +52,6 @@ class Node:
 
     __slots__ = (
         "_steps",
-        "branches",
         "checkpoints",
         "children",
         "config",
@@ -73,8 +72,7 @@ class Node:
         self.config = config
         self.isolation_key = isolation_key
         # Most nodes of a large plan are leaves that nothing is known of yet: all of these share one nothing.
-        self.children: Mapping[tuple[int, object], Node] = NOTHING
-        self.branches: Mapping[int, list[Node]] = NOTHING
+        self.children: Mapping[tuple[object, ...], Node] = NOTHING
         self.checkpoints: Mapping[int, Checkpoint] = NOTHING
         self.metrics: Mapping[int, tuple[int, Mapping[str, float]]] = NOTHING
         self.failure: Failure | None = None
@@ -104,17 +102,13 @@ class Node:
             yield node
             node = node.parent
 
-    def add_child(self, node: Node, key: object) -> None:
+    def add_child(self, node: Node, key: tuple[object, ...]) -> None:
         """Hang `node` below this one."""
-        if self.children is NOTHING:
-            self.children, self.branches, self._steps = {}, {}, []
-        assert isinstance(self.children, dict)
-        assert isinstance(self.branches, dict)
-        self.children[node.start, key] = node
-        if node.start not in self.branches:
-            self.branches[node.start] = []
-            self._steps.insert(bisect_left(self._steps, node.start), node.start)
-        self.branches[node.start].append(node)
+        if not isinstance(self.children, dict):
+            self.children, self._steps = {}, []
+        self.children[key] = node
+        if not self.has_branch(node.start):
+            insort(self._steps, node.start)
 
     def note_metrics(self, step: int, order: int, metrics: Mapping[str, float]) -> None:
         """Take in what was measured at a step."""
@@ -135,6 +129,11 @@ class Node:
             self.checkpoints.pop(step, None)
         else:
             self.checkpoints[step] = checkpoint
+
+    def has_branch(self, step: int) -> bool:
+        """Return whether other nodes leave this one at a step."""
+        place = bisect_left(self._steps, step)
+        return place < len(self._steps) and self._steps[place] == step
 
     def branch_steps(self, after: int, until: int | None = None) -> list[int]:
         """Return the steps in (after, until] at which other nodes leave this one, in order."""

@@ -45,7 +45,7 @@ class Plan:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.roots: dict[tuple[str, object], Node] = {}
+        self.roots: dict[tuple[object, ...], Node] = {}
         self.order = 0
         self.bytes = 0
         self.proofs: list[ProofRecorded] = []
@@ -87,9 +87,9 @@ class Plan:
 
     def _follow(self, config: Config, step: int, isolation_key: str) -> tuple[Node | None, int | None]:
         """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
-        node = self.roots.get((isolation_key, config.key(0)))
+        node = self.roots.get((isolation_key, *config.key(0)))
         while node is not None and (parts := node.config.first_difference(config, step)) is not None:
-            child = node.children.get((parts, config.key(parts)))
+            child = node.children.get((parts, *config.key(parts)))
             if child is None:
                 return node, parts
             node = child
@@ -100,9 +100,9 @@ class Plan:
         node = Node(len(self.nodes), parent, start, config, isolation_key)
         self.nodes.append(node)
         if parent is None:
-            self.roots[isolation_key, key] = node
+            self.roots[isolation_key, *key] = node
         else:
-            parent.add_child(node, key)
+            parent.add_child(node, (start, *key))
         return node
 
     # What becomes known.

@@ -46,7 +46,8 @@ _NEEDS = {
     "BrowserFailedError": "the Chrome or Chromium that was found does not start; "
     f"install another one {_INSTALL}, or set BROWSER_PATH to one that does",
 }
-_NEEDS["BrowserClosedError"] = _NEEDS["BrowserFailedError"]
+# Which of them it is depends on how far it comes before the browser has ended.
+_NEEDS["BrowserClosedError"] = _NEEDS["ChannelClosedError"] = _NEEDS["BrowserFailedError"]
 
 
 def _need(error: BaseException) -> str | None:

@@ -182,8 +182,7 @@ def _in_tree_order(nodes: Sequence[Node]) -> list[int]:
     while stack:
         node = stack.pop()
         order.append(node.id)
-        for step in sorted(node.branches):
-            stack.extend(reversed(node.branches[step]))
+        stack += sorted(node.children.values(), key=lambda child: (child.start, -child.id))
     return order
 
 
