@@ -12,6 +12,7 @@ This process sends lists of events, the first of them `WorkerJoined`.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import pickle
 import queue
@@ -84,6 +85,7 @@ def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: in
         channel.send([WorkerJoined(worker)])
         _refuse_everything(channel, describe(error))
         return
+    gc.freeze()  # what was imported stays: the collector need not look through it again and again
     inbox: Inbox = queue.SimpleQueue()
     files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
