@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Generator
 
 import pytest
 
@@ -8,10 +9,31 @@ from executors.ray_nodes import Nodes
 
 pytest.register_assert_rewrite("executors.conformance", "executors.rig")
 
+_open: list[Nodes] = []
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Nodes]:
+
+@pytest.fixture(scope="module")
+def cluster() -> Nodes:
     """A Ray cluster of two nodes, a slot on each, that this process is part of."""
-    nodes = Nodes()
-    yield nodes
-    nodes.close()
+    if not _open:
+        _open.append(Nodes())
+    return _open[0]
+
+
+def _is_on_ray(item: pytest.Item | None) -> bool:
+    return item is not None and re.search(r"executors/test_ray|\[ray", item.nodeid) is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have tests on Ray follow each other, so that one cluster serves them all and none runs idle."""
+    items.sort(key=lambda item: not _is_on_ray(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """End the cluster after the last test on it."""
+    try:
+        return (yield)
+    finally:
+        while _open and not _is_on_ray(nextitem):
+            _open.pop().close()

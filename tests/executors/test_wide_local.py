@@ -74,7 +74,7 @@ def alone(config: Config, steps: int, **settings: Any) -> dict[str, float]:
 
 
 def opened(home: Path, width: Fluid, workers: int = 2, **settings: Any) -> Study:
-    """Return a study whose plan is rehearsed: that takes slots."""
+    """Return a study whose plan is rehearsed, unless nothing is: that takes slots."""
     executor = Punctual(workers)
     study = Study("wide", Smooth, home=home, executor=executor, seed=3, width=width, settings=settings)
     study.eval(REHEARSED, 2)
@@ -140,6 +140,7 @@ def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(study: Stu
     assert report.work.steps_trained == report.work.steps_unique == 300 + 20 + 8
 
 
+@pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_study_outlives_the_sudden_death_of_one_of_two_that_train_together(
     tmp_path: Path, rank: int

@@ -96,11 +96,16 @@ class Proofs:
             self._start(*found)
 
     def _next(self, urgent: bool) -> tuple[Repeat, int] | None:
-        if (found := self.rehearsal.next(urgent)) is not None:
+        is_room = (
+            self._state.workers.places > 0
+        )  # asked after every event: where there is none, nothing starts
+        if is_room and (found := self.rehearsal.next(urgent)) is not None:
             return found
         if (found := self.width.next(urgent)) is not None:
             return found
-        return None if self.rehearsal.is_open or self._state.reserved else self.audits.next(urgent)
+        if not is_room or self.rehearsal.is_open or self._state.reserved:
+            return None
+        return self.audits.next(urgent)
 
     def _start(self, repeat: Repeat, worker: int) -> None:
         state, start, end = self._state, repeat.start, repeat.path[-1][2]

@@ -49,6 +49,7 @@ class Plan:
         self.order = 0
         self.bytes = 0
         self.proofs: list[ProofRecorded] = []
+        self._proved: dict[str, ProofRecorded] = {}
         self.noted: dict[Position, StateRecorded] = {}
         self.interim: dict[Position, None] = {}
         self.studies: dict[str, StudyState] = {}
@@ -193,6 +194,7 @@ class Plan:
                 self.noted[position] = fact
             case ProofRecorded(kind, position):
                 self.proofs.append(fact)
+                self._proved[kind] = fact
                 if kind == "audit":
                     self.noted.pop(position, None)
             case StudyBegan() | StudyEnded() | StudyStopped() | TrialStopped():
@@ -247,7 +249,7 @@ class Plan:
 
     def proved(self, kind: str) -> ProofRecorded | None:
         """Return the latest proof of a kind."""
-        return next((each for each in reversed(self.proofs) if each.kind == kind), None)
+        return self._proved.get(kind)
 
     def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
         """Return the last checkpoint at or before `step` on the path to `node`; None means from scratch."""
