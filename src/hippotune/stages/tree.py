@@ -56,20 +56,6 @@ class StageTree:
         """How many steps are left to train, each shared step once."""
         return sum(stage.steps for stage in self.stages())
 
-    def longest_path(self) -> list[Stage]:
-        """Return the path from a root that takes longest, by steps times pace: the critical path."""
-        best: dict[Stage, tuple[float, Stage | None]] = {}
-        for stage in reversed(list(self.stages())):
-            below = max(stage.below, key=lambda each: best[each][0], default=None)
-            cost = stage.steps * stage.node.pace + (best[below][0] if below else 0.0)
-            best[stage] = (cost, below)
-        along = max(self.roots, key=lambda root: best[root][0], default=None)
-        path: list[Stage] = []
-        while along is not None:
-            path.append(along)
-            along = best[along][1]
-        return path
-
     @property
     def longest_chain(self) -> int:
         """How many steps have to be trained one after the other, whatever the number of workers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import threading
 from collections import deque
 from contextlib import suppress
@@ -15,7 +14,7 @@ _LONGEST_WAIT = 10_000.0
 
 
 class Channel:
-    """One end of a channel. Receiving is for one thread; `send` and `disconnect` are for any.
+    """One end of a channel. Receiving is for one thread; `send` is for any.
 
     `put` is for one thread at a time, and not together with `send`.
     """
@@ -28,7 +27,6 @@ class Channel:
         self._writable.register(connection.fileno(), select.POLLOUT)
         self._sending = threading.Lock()
         self._overflow: deque[bytes] = deque()
-        self._ending = threading.RLock()  # `disconnect` may be called by the garbage collector, in any thread
 
     def receive(self, timeout: float) -> bytes | None:
         """Return the next message; None after `timeout` seconds. Raises `EOFError` at the end."""
@@ -67,16 +65,7 @@ class Channel:
                 if not self._overflow:
                     return
 
-    def disconnect(self) -> None:
-        """Let both ends receive what is on its way, and then the end."""
-        with self._ending, suppress(OSError):
-            end = socket.socket(fileno=self._connection.fileno())
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            finally:
-                end.detach()
-
     def close(self) -> None:
         """Close the channel. For the thread that receives."""
-        with self._ending, self._sending:  # nothing may write to a reused descriptor
+        with self._sending:  # nothing may write to a reused descriptor
             self._connection.close()
