@@ -96,7 +96,7 @@ def ratio(seconds: float, size: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as home:
         study = Study("bound", Busy, home=home, executor=hippo.Local(WORKERS), settings={"seconds": seconds})
         with study:
-            study.eval(Config({"lr": 99.0, "bs": 1}), 1)  # workers are up
+            study.eval(Config({"lr": 99.0, "bs": 1}), 2)  # workers are up, and the plan is rehearsed
             tuner = Groups(size)
             report = study.tune(tuner, progress=False)
     limit = limit_in_steps() * float(np.mean(tuner.step_seconds))

@@ -84,7 +84,7 @@ def hippo_seconds(executor: Executor, trials: int, reports: int) -> tuple[float,
         Study("overhead", Trivial, home=home, executor=executor) as study,
     ):
         began = time.perf_counter()
-        study.tune(All([Config({"x": -1.0}), Config({"x": -2.0})], 1), progress=False)
+        study.tune(All([Config({"x": -1.0}), Config({"x": -2.0})], 2), progress=False)
         first = time.perf_counter()
         study.tune(All(many, reports), progress=False)
         return first - began, time.perf_counter() - first
