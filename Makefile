@@ -35,8 +35,8 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-tests: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+tests: $(READY)  # one more than the cores of a small machine: tests wait for processes that they start
+	$(BIN)/pytest -n 3 --dist worksteal
 
 PROGRAMS := scale overhead bound checkpoint storage exactness proofs branching reopen agreement chaos soak faults paper width deadline peers
 

@@ -134,15 +134,15 @@ def test_show_does_not_take_the_export_of_earlier_code_for_one_of_this_plan(
     assert "exported" not in printed
 
 
-def test_studies_do_not_remove_each_others_exports(tmp_path: Path) -> None:
-    with fit(tmp_path, "a/../b") as one, fit(tmp_path, "a/../b", share=False) as alone:
-        exported = [tuned(study, 2).best.exported for study in (one, alone)]
+def test_studies_do_not_remove_each_others_exports(study: Study) -> None:
+    with fit(study.home, share=False) as alone:
+        exported = [tuned(each, 2).best.exported for each in (study, alone)]
     assert None not in exported
     assert len({path.parent for path in exported if path}) == 2
     for path in exported:
         assert path is not None
         assert path.is_file()
-        assert path.parent.parent == tmp_path / "exports"
+        assert path.parent.parent == study.home / "exports"
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "x" * 400, "ü" * 100, "%2E"])

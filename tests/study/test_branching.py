@@ -115,15 +115,15 @@ def test_a_study_starts_from_weights_by_their_content(tmp_path: Path) -> None:
         copy = study(tmp_path / "home", start=f"file://{tmp_path}/copy.pt")
         assert copy.key == shared.key != study(tmp_path / "home").key
         exported = shared.export(TRUNK, 3, tmp_path / "exported.pt")
-    with study(tmp_path / "next", start=exported) as further:
-        assert further.eval(TRUNK.branch(0, lr=0.0), 1)["slope"] == alone(shared, TRUNK, 3)["slope"]
+    further = study(tmp_path / "next", start=exported)
+    assert alone(further, TRUNK.branch(0, lr=0.0), 1)["slope"] == alone(shared, TRUNK, 3)["slope"]
 
 
 def test_a_start_that_does_not_fit_is_named(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(1, 1), "extra": torch.zeros(1)}, tmp_path / "odd.pt")
     odd = study(tmp_path / "home", start=tmp_path / "odd.pt")
-    with odd, pytest.raises(TrainerError, match=r"1 missing \('bias'\) and 1 unexpected \('extra'\)"):
-        odd.eval(TRUNK, 1)
+    with pytest.raises(TrainerError, match=r"1 missing \('bias'\) and 1 unexpected \('extra'\)"):
+        alone(odd, TRUNK, 1)
 
 
 def test_substeps_are_values_within_a_step_and_part_of_the_plan(tmp_path: Path) -> None:
