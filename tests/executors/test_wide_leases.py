@@ -264,6 +264,33 @@ def test_what_one_rank_raises_fails_the_lease_and_leaves_all_workers_ready(
     workers.wait(LeaseFinished, lease=lease)
 
 
+@pytest.mark.parametrize(
+    ("fault", "called"),
+    [
+        ("skip:-,1", ["rank 0 calls self.total()", "in train(), batch 2", "rank 1 calls backward()"]),
+        ("skip:0,1", ["in train(), batch 2", "in train(), batch 1"]),  # as often, but not the same
+        ("skip:-,2", ["backward(): the sum of float64", "rank 1 comes to the end of train()"]),
+        ("skip:2,-", ["rank 0 comes to the end of train()", "backward(): the sum of float64"]),
+        ("shapes", ["self.total(): the sum of float32 (2,) on cpu", "the sum of float32 (3,) on cpu"]),
+        ("large shapes", ["the sum of float32 (5000,) on cpu", "the sum of float32 (7000,) on cpu"]),
+        ("types", ["the sum of float32 (2,) on cpu", "the sum of float64 (2,) on cpu"]),
+        ("measure:0 total", ["self.total(): the sum of int64 ()", "rank 1 comes to the end of evaluate()"]),
+    ],
+)
+def test_workers_that_do_not_do_the_same_notice_it_and_say_who_did_what(
+    workers: Workers, fault: str, called: list[str]
+) -> None:
+    lease = workers.run(3, evaluations=[2], saves=[2], fault=fault)
+    failed = workers.wait(LeaseFailed, lease=lease)
+    assert (failed.kind, failed.replaced) == ("mismatch", ())
+    assert (failed.step, failed.phase) == ((2, "evaluate") if "measure" in fault else (failed.step, "train"))
+    for part in called:
+        assert part in failed.error
+    assert "width_samples.py:" in failed.error
+    lease = workers.run(1)  # both are ready for the next one
+    workers.wait(LeaseFinished, lease=lease)
+
+
 def test_a_peer_without_memory_is_replaced_after_the_lead_has_said_so(workers: Workers) -> None:
     lease = workers.run(3, fault="train:1 memory")
     failed = workers.wait(LeaseFailed, lease=lease)

@@ -213,6 +213,8 @@ class Leases:
         self._proofs.ended(lease)
         if event.kind == "out of memory" and lease.width < 1:
             self.keep_apart(lease)
+        elif event.kind == "mismatch":
+            self._proofs.width.refute(lease, event)
         elif event.checkpoint_unreadable:
             state.commands.append(Note(f"{event.error}; what is needed of it is trained again"))
             self._checkpoints.drop(lease.position(lease.start))

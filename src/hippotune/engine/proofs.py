@@ -171,7 +171,7 @@ class Proofs:
                 if event.checkpoint_unreadable:
                     self._checkpoints.drop(lease.position(lease.start))
                     repeat.owner.lost(repeat, event.error)
-                elif event.kind != "raised":
+                elif event.kind not in ("raised", "mismatch"):
                     repeat.owner.lost(repeat, event.error)
                 else:
                     run.error = event.error

@@ -107,6 +107,12 @@ RAISED_WIDE = (
     "{trainer} cannot be trained by several workers: the same step raised there, and not on one worker. So "
     "it is trained by one worker at a time. {error}"
 )
+OUT_OF_STEP = (
+    "{trainer} was trained by {width} workers, and on the way to step {step} {error}. So it is trained by "
+    "one worker at a time from now on. All of them have to call backward(), self.total() and batch norms "
+    "equally often and in the same order: decide to skip a batch by what is the same on all of them, such as "
+    "self.total(loss.detach())"
+)
 RAISED = "{trainer} is not exact: {run} raised where training straight through did not. {error}"
 RUNS: Mapping[Name, str] = {
     "fresh": "going on from the checkpoint of step {start} in a fresh process",

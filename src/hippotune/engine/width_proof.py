@@ -10,9 +10,9 @@ wide one needs. What goes on from there waits until that is over; all else goes 
 A study that never has as many free slots at once stays narrow.
 
 Every width is proved once, when it is first wanted: which dimension of a tensor is the batch may be
-mistaken at one width and not at another. Where one differs, the plan is never widened again. Both are facts
-of the plan. A wide step that is lost with its workers again and again proves nothing: then this process does
-not widen.
+mistaken at one width and not at another. Where one differs, the plan is never widened again; neither is it
+where the workers of a wide lease call different collectives later on. All are facts of the plan. A wide step
+that is lost with its workers again and again proves nothing: then this process does not widen.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from hippotune.engine import stories
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.rehearsal import Rehearsal
@@ -28,8 +29,8 @@ from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, width_refutation
 from hippotune.protocol.commands import Note
-from hippotune.protocol.events import MetricsReported, StateNoted
-from hippotune.protocol.proof import Name, ProofPolicy, Run
+from hippotune.protocol.events import LeaseFailed, MetricsReported, StateNoted
+from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
 from hippotune.stages.frontier import Place, Task
 
@@ -141,12 +142,12 @@ class WidthProof:
         """A lease is over, or lost. After the pilot comes the wide step."""
         if lease is not self._pilot or self._narrow is None:
             return
-        step = lease.start + 1
-        if step not in self._narrow.run.states or step not in self._narrow.run.metrics:
+        step, seen = lease.start + 1, self._narrow.run
+        if self._is_refuted or step not in seen.states or step not in seen.metrics:
             self._forget()
             return
         self._pilot = None
-        self._done = [self._narrow.run]
+        self._done = [seen]
         self._open = self._repeat("wide", lease)
         self._open.width = self._width
         self._hold(next(((node, step) for node, first, last in lease.path if first <= step < last), None))
@@ -178,6 +179,9 @@ class WidthProof:
     def done(self, repeat: Repeat) -> None:
         """The step was trained, or raised."""
         assert self._policy is not None
+        if self._is_refuted:
+            self._forget()
+            return
         self._done.append(repeat.run)
         rehearsed = self._state.plan.proved("rehearsal")
         known = ((), 0.0) if rehearsed is None else (rehearsed.volatile, rehearsed.spread)
@@ -195,6 +199,27 @@ class WidthProof:
             self._proved.add(width)
         self._pilots = 0
         self._forget()
+
+    def refute(self, lease: Lease, event: LeaseFailed) -> None:
+        """The workers of a lease did not do the same: nothing is trained by several from now on."""
+        if self._is_refuted:
+            return
+        node = lease.node_at(event.step)
+        text = stories.OUT_OF_STEP.format(
+            trainer="training" if self._policy is None else self._policy.trainer,
+            width=int(lease.width),
+            step=event.step,
+            error=event.error,
+        )
+        verdict = Verdict("differs", text, None, event.step)
+        record(self._state, self._policy, "width", Position(node.id, event.step), verdict, int(lease.width))
+        self._state.keep_narrow()
+        if self._pilot is None:
+            self._forget()
+
+    @property
+    def _is_refuted(self) -> bool:
+        return width_refutation(self._state.plan.proofs) is not None
 
     def _nudge(self, wide: Repeat) -> None:
         """Ask what rounding makes of the step."""
@@ -261,7 +286,8 @@ class WidthProof:
     def faults(self) -> Iterator[str]:
         """Yield what does not hold: for validation."""
         proofs = [fact for fact in self._state.plan.proofs if fact.kind == "width"]
-        if len({fact.width for fact in proofs}) < len(proofs):
+        decided = [fact.width for fact in proofs if fact.outcome != "differs"]
+        if len(set(decided)) < len(decided):
             yield "the proof of a width was decided more than once"
         if any(fact.outcome == "differs" for fact in proofs[:-1]):
             yield "a width was proved after another one had been found to differ"

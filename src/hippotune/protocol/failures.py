@@ -5,6 +5,7 @@ What user code raises is a failure of its trial, for good. All else is nobody's 
 
 * ``raised``: by user code; lasting.
 * ``out of memory``: tried once more in a fresh process, alone on its slot; then as if raised.
+* ``mismatch``: workers that train together called different collectives; goes on at width 1, for good.
 * ``transient``: an error of a device, a disk or a connection; tried again in a fresh process.
 * ``died``: the worker's process is gone: killed, crashed or ended by the system.
 * ``hung``: a worker finished nothing for too long; tried again with twice the patience.
@@ -18,7 +19,7 @@ from typing import Literal
 
 from hippotune.errors import InvalidInput
 
-ErrorKind = Literal["raised", "out of memory", "transient"]
+ErrorKind = Literal["raised", "out of memory", "transient", "mismatch"]
 LossKind = Literal["died", "hung", "infrastructure"]
 FailureKind = ErrorKind | LossKind
 

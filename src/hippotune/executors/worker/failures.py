@@ -22,6 +22,10 @@ _PHRASES = ("nccl", "cuda error", "connection reset", "connection refused", "con
 Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
 
+class OutOfStep(Exception):
+    """The workers of a lease did not do the same; it says which of them did what."""
+
+
 def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed:
     """End a run with an error that came up in a phase of the user's code; return what to say of it."""
     unreadable = run.doing == "start" and isinstance(error, CheckpointError)
@@ -30,13 +34,20 @@ def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed
     elif isinstance(error, TrainerError) or run.doing == "probe" or says_disk_full(error):
         phase = "contract"  # also where a disk is full: that is no trial's fault
     kind = kind_of(error)
-    replaced = () if kind == "raised" else (run.lease.worker,)
-    text = str(error) if unreadable else describe(error)
+    replaced = (run.lease.worker,) if may_lie_in_process(kind) else ()
+    text = str(error) if unreadable or kind == "mismatch" else describe(error)
     return LeaseFailed(run.lease.lease, run.fail(), text, phase, unreadable, kind, replaced)
+
+
+def may_lie_in_process(kind: ErrorKind) -> bool:
+    """Return whether a process had better be replaced after an error of a kind."""
+    return kind in ("out of memory", "transient")
 
 
 def kind_of(error: BaseException) -> ErrorKind:
     """Return whether an error is the code's own, or may be gone in another process or at another time."""
+    if isinstance(error, OutOfStep):
+        return "mismatch"
     if is_out_of_memory(error):
         return "out of memory"
     link: BaseException | None = error

@@ -17,7 +17,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from hippotune.errors import TrainerError
-from hippotune.executors.worker.failures import failure_of, kind_of
+from hippotune.executors.worker.failures import failure_of, kind_of, may_lie_in_process
 from hippotune.executors.worker.fresh_lease import FreshInterpreter
 from hippotune.executors.worker.saver import Saver
 from hippotune.executors.worker.tracebacks import describe
@@ -253,7 +253,7 @@ class Runner:
         if isinstance(error, PeerFailed):
             self._flush()
             error.heard()
-        elif failure.kind != "raised":
+        elif may_lie_in_process(failure.kind):
             raise NeedsFreshProcess
 
     def _note_progress(self, run: LeaseRun) -> None:

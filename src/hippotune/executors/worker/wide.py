@@ -5,7 +5,8 @@
 
 Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
 a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and has nobody
-to blame: it ends its process, so that the parent sees the lease as lost.
+to blame: it ends its process, so that the parent sees the lease as lost. Where ranks do not do the same, all
+of them find out at once: the lead says so, and no process has to be replaced.
 
 What ranks send each other outside of torch's collectives is data, sealed with a key of the lease that only
 its workers know: a stranger on their network can disturb them, but tell them nothing.
@@ -25,7 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from hippotune.errors import HippoError
-from hippotune.executors.worker.failures import failure_of
+from hippotune.executors.worker.failures import OutOfStep, failure_of
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import LeaseFailed
 from hippotune.protocol.lease_run import LeaseRun
@@ -133,7 +134,7 @@ class Lead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send the peers home. Where they are gone already, raise `PeerFailed` or `PeerLost`."""
+        """Send the peers home. Where they are gone already, raise `PeerFailed`, `PeerLost` or `OutOfStep`."""
         from hippotune.trainers.parallel.ranks import Parted
 
         ranks = self._ranks
@@ -145,6 +146,8 @@ class Lead:
         ranks.leave()
         if not ranks.have_parted(error):
             return
+        if ranks.mismatch is not None:
+            raise OutOfStep(ranks.mismatch) from None
         for rank in range(1, self._part.width):
             failure = _read(self._part, ranks.read_note(_note_of(rank)))
             if failure is not None:

@@ -89,7 +89,8 @@ class _Averaging:
         gradients = [_gradient_of(parameter) for parameter in parameters]
         flags = gradients[0].new_tensor([index in reached for index in indices])
         flat = torch.cat([*(gradient.reshape(-1) for gradient in gradients), flags])
-        flat = self._ranks.sum(flat.div_(self._ranks.share.width))  # divided first: half floats end early
+        flat.div_(self._ranks.share.width)  # before the sum: half floats end early
+        flat = self._ranks.sum(flat, "backward()")
         *pieces, flags = torch.split(flat, [*(gradient.numel() for gradient in gradients), len(indices)])
         is_new = flags.tolist()  # whether some rank has got a gradient
         for parameter, gradient, piece in compress(zip(parameters, gradients, pieces, strict=True), is_new):

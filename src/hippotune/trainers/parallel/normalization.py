@@ -43,7 +43,7 @@ def _statistics(ranks: Ranks, features: Tensor) -> tuple[Tensor, Tensor, float]:
     exact = features if features.dtype in (torch.float32, torch.float64) else features.float()
     own_mean, own_variance = _own_statistics(exact)
     own_count = own_mean.new_tensor([features.numel() / features.shape[1]])
-    every = ranks.gather(torch.cat([own_mean, own_variance, own_count]))
+    every = ranks.gather(torch.cat([own_mean, own_variance, own_count]), "batch_norm()")
     means, variances, counts = torch.split(every, [len(own_mean), len(own_mean), 1], dim=1)
     count = counts.sum()
     mean = (means * counts).sum(0) / count
@@ -86,7 +86,7 @@ class _Normalize(torch.autograd.Function):
         _, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
             gradient, features, weight, mean, variance, None, None, False, ctx.eps, [False, True, True]
         )
-        sums = ctx.ranks.sum(torch.stack([of_weight, of_bias])) / ctx.count
+        sums = ctx.ranks.sum(torch.stack([of_weight, of_bias]), "backward() of batch_norm()") / ctx.count
         # A value counts by itself, and moves mean and variance, and with them all values of all ranks.
         spread = torch.rsqrt(variance + ctx.eps)
         scale = spread if weight is None else spread * weight

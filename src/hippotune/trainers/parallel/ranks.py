@@ -3,7 +3,9 @@
 A process belongs to one group at a time, as it has one default group in torch: collectives of the user's own
 run in the same. What always holds:
 
-* All ranks call the same collectives in the same order. Rank 0 leads: it says what comes next.
+* All ranks call the same in the same order. Rank 0 leads: it says what comes next. Every call begins with a
+  block (`blocks.py`), and every step and evaluation ends with one: where ranks do not call the same, each of
+  them raises `Mismatch`, which says who did what, before any of it counts.
 * A rank that fails leaves a note before it leaves the group; leaving or dying ends whatever the others wait
   for, with `Parted`. Once parted, a group stays so, even where the user's code passes over the exception.
 """
@@ -11,37 +13,43 @@ run in the same. What always holds:
 from __future__ import annotations
 
 import os
-import socket
-import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from hippotune.causes import causes
-from hippotune.errors import InvalidInput, TrainerError
+from hippotune.errors import TrainerError
 from hippotune.trainers.memory import is_out_of_memory
+from hippotune.trainers.parallel import blocks
+from hippotune.trainers.parallel.meeting import (
+    TIMEOUT,
+    disconnect,
+    on_this_machine,
+    open_sockets,
+    open_store,
+)
 from hippotune.trainers.parallel.share import Batch, Share
 
-# The last resort, where a machine is cut off. A rank that fails or dies elsewhere is noticed at once.
-_TIMEOUT = timedelta(minutes=30)
-_INTERFACE = "GLOO_SOCKET_IFNAME"
 # How many collectives are kept when they are over, and of how many bytes at most.
 _KEPT = 64
 _SMALL = 1 << 16
+_TOTAL = "self.total()"
 
 _present: Ranks | None = None
 
 
 class Parted(Exception):
     """The group has come apart: one of its ranks failed, died or did not answer."""
+
+
+class Mismatch(Parted):
+    """The ranks of the group do not call the same."""
 
 
 def present() -> Ranks | None:
@@ -74,6 +82,8 @@ class Ranks:
         Which of the user's methods is being called.
     parted : bool
         Whether the group has come apart.
+    mismatch : str or None
+        Which rank did what, where they did not do the same.
     """
 
     def __init__(self, meeting: str, rank: int, width: int) -> None:
@@ -81,15 +91,16 @@ class Ranks:
         self.batch = Batch(self.share)
         self.doing: Literal["train", "evaluate"] | None = None
         self.parted = False
+        self.mismatch: str | None = None
         self._agreed = False
         self._over: deque[Any] = deque(maxlen=_KEPT)
-        with self._speaking(), _on_this_machine(meeting.startswith("file:")):
-            self._store = _store(meeting, self.share)
-            before = _open_sockets()
+        with self._speaking(), on_this_machine(meeting.startswith("file:")):
+            self._store = open_store(meeting, self.share)
+            before = open_sockets()
             # Messages go by gloo, on the CPU; gradients on a GPU go by NCCL.
             backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-            dist.init_process_group(backend, store=self._store, rank=rank, world_size=width, timeout=_TIMEOUT)
-            self._sockets = _open_sockets().items() - before.items()
+            dist.init_process_group(backend, store=self._store, rank=rank, world_size=width, timeout=TIMEOUT)
+            self._sockets = open_sockets().items() - before.items()
 
     def leave(self) -> None:
         """Leave the group. The others notice at once."""
@@ -98,8 +109,8 @@ class Ranks:
         self._over.clear()
         # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
         # default argument of some function. The others do not wait for that.
-        for descriptor, _ in self._sockets & _open_sockets().items():
-            _disconnect(descriptor)
+        for descriptor, _ in self._sockets & open_sockets().items():
+            disconnect(descriptor)
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
@@ -111,12 +122,14 @@ class Ranks:
         self.batch.clear()
         try:
             yield
+            self._agree(f"comes to the end of {doing}()")
         finally:
             self.doing = None
-        self.check()
 
     def check(self) -> None:
         """Raise `Parted` if the group has come apart and the user's code swallowed the error."""
+        if self.mismatch is not None:
+            raise Mismatch(self.mismatch)
         if self.parted:
             raise Parted("the workers that trained together have come apart")
 
@@ -152,33 +165,38 @@ class Ranks:
             return value
         if isinstance(value, Tensor):
             kind = torch.int64 if value.dtype is torch.bool else value.dtype
-            return self.sum(value.detach().to(kind, copy=True))
+            return self.sum(value.detach().to(kind, copy=True), _TOTAL)
         number = value.item() if hasattr(value, "item") else value
         kind = torch.float64 if isinstance(number, float) else torch.int64
-        return self.sum(torch.tensor(number, dtype=kind)).item()
+        return self.sum(torch.tensor(number, dtype=kind, device="cpu"), _TOTAL).item()
 
     # Collectives.
 
-    def sum(self, tensor: Tensor) -> Tensor:
-        """Add up a tensor over all ranks, in place where gloo or NCCL can reach it; return the sum."""
+    def sum(self, tensor: Tensor, purpose: str) -> Tensor:
+        """Add up a tensor over all ranks; return the sum. A large one is changed."""
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
+        every = self._agree(f"calls {purpose}: the sum of {blocks.described(there)}", there)
+        if every is not None:
+            return torch.stack(every).sum(0, dtype=there.dtype).to(tensor.device)
         with self._speaking():
             self._finish(dist.all_reduce(there, async_op=True), there)
         return there.to(tensor.device)
 
-    def gather(self, tensor: Tensor) -> Tensor:
+    def gather(self, tensor: Tensor, purpose: str) -> Tensor:
         """Return the tensors of all ranks, stacked in the order of ranks."""
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
-        every = [torch.empty_like(there) for _ in range(self.share.width)]
-        with self._speaking():
-            self._finish(dist.all_gather(every, there, async_op=True), there)
+        every = self._agree(f"calls {purpose}: all of {blocks.described(there)}", there)
+        if every is None:
+            every = [torch.empty_like(there) for _ in range(self.share.width)]
+            with self._speaking():
+                self._finish(dist.all_gather(every, there, async_op=True), there)
         return torch.stack(every).to(tensor.device)
 
     def check_alike(self, mark: int) -> None:
         """Check, once, that all ranks train the same: `mark` is a checksum of it."""
         if self._agreed:
             return
-        marks = self.gather(torch.tensor(mark)).tolist()
+        marks = self.gather(torch.tensor(mark, device="cpu"), "train()").tolist()
         if len(set(marks)) > 1:
             raise TrainerError(
                 "the workers that train together hold different parameters: build() and setup() have to make "
@@ -188,11 +206,11 @@ class Ranks:
 
     def tell(self, order: int) -> None:
         """Tell all other ranks what comes next."""
-        self._broadcast(torch.tensor(order))
+        self._said_by_lead(order)
 
     def hear(self) -> int:
         """Wait for what rank 0 tells."""
-        return int(self._broadcast(torch.tensor(0)))
+        return self._said_by_lead(0)
 
     def send(self, content: memoryview) -> None:
         """Send bytes to all other ranks."""
@@ -201,13 +219,42 @@ class Ranks:
 
     def receive(self) -> bytes:
         """Wait for bytes that rank 0 sends."""
-        content = self._broadcast(torch.empty(self.hear(), dtype=torch.uint8))
+        content = self._broadcast(torch.empty(self.hear(), dtype=torch.uint8, device="cpu"))
         return content.numpy().tobytes()
+
+    def _said_by_lead(self, number: int) -> int:
+        every = self._agree("waits for what comes next", torch.tensor(number, device="cpu"))
+        assert every is not None
+        return int(every[0])
 
     def _broadcast(self, tensor: Tensor) -> Tensor:
         with self._speaking():
             self._finish(dist.broadcast(tensor, 0, async_op=True), tensor)
         return tensor
+
+    def announce(self, call: str) -> None:
+        """See that all ranks do the same, before they do it."""
+        self._agree(call)
+
+    def _agree(self, call: str, content: Tensor | None = None) -> list[Tensor] | None:
+        """See that all ranks call the same; return what they send, where that goes with it."""
+        if self.doing is not None:
+            call += f" in {self.doing}(), batch {self.batch.handed_out}"
+        if content is not None and (content.device.type != "cpu" or content.nbytes > blocks.ROOM):
+            content = None
+        every = self._blocks(blocks.written(call, content))
+        calls = [blocks.call_in(block) for block in every]
+        if len(set(calls)) > 1:
+            sites = [blocks.call_in(block) for block in self._blocks(blocks.written(blocks.call_site()))]
+            self.parted, self.mismatch = True, blocks.mismatch(calls, sites)
+            self.check()
+        return None if content is None else [blocks.content_in(block, content) for block in every]
+
+    def _blocks(self, block: Tensor) -> list[Tensor]:
+        every = blocks.empty(self.share.width)
+        with self._speaking():
+            self._finish(dist.all_gather(every, block, async_op=True), block)
+        return every
 
     def _finish(self, work: Any, tensor: Tensor) -> None:
         """Wait for a collective. A small one is kept for a while, for the sake of processes that are forked.
@@ -247,60 +294,6 @@ class Ranks:
                 raise
             self.parted = True
             raise Parted(f"the workers that trained together have come apart: {error}") from error
-
-
-def _store(meeting: str, share: Share) -> Any:
-    url = urlsplit(meeting)
-    if url.scheme == "file":
-        return dist.FileStore(unquote(url.path), share.width)  # type: ignore[attr-defined]
-    if url.scheme == "tcp" and url.hostname and url.port:
-        address = url.hostname, url.port
-        store = _tcp_store(*address) if share.rank else _server(*address)
-        return dist.PrefixStore(url.path, store)  # type: ignore[attr-defined]
-    raise InvalidInput(f"workers cannot meet at {meeting!r}; expected file:///path or tcp://host:port/name")
-
-
-@cache  # a group that torch still holds would keep the address
-def _server(host: str, port: int) -> Any:
-    """Return the store that listens at one address: torch by itself would listen at all of them."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family).detach()
-    return _tcp_store(host, port, is_master=True, master_listen_fd=listening)
-
-
-def _tcp_store(host: str, port: int, **options: Any) -> Any:
-    return dist.TCPStore(host, port, None, timeout=_TIMEOUT, wait_for_workers=False, **options)  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _on_this_machine(only: bool) -> Iterator[None]:
-    """Have gloo listen on the loopback device alone: the machine's name may lead elsewhere, or nowhere."""
-    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
-    if not only or loopback is None or _INTERFACE in os.environ:
-        yield
-        return
-    os.environ[_INTERFACE] = loopback
-    try:
-        yield
-    finally:
-        del os.environ[_INTERFACE]
-
-
-def _open_sockets() -> dict[int, int]:
-    """Return the sockets of this process: the descriptor and inode of each."""
-    found = {}
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the one that the list was read from is closed again
-            status = os.fstat(int(name))
-            if stat.S_ISSOCK(status.st_mode):
-                found[int(name)] = status.st_ino
-    return found
-
-
-def _disconnect(descriptor: int) -> None:
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as line:
-        if not line.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            line.shutdown(socket.SHUT_RDWR)
 
 
 def _after_fork() -> None:

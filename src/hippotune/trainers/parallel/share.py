@@ -28,20 +28,26 @@ class Share:
 
 
 class Batch:
-    """What a rank has been handed in the present step: parts of batches, and batches that are whole."""
+    """What a rank has been handed in the present step: parts of batches, and batches that are whole.
+
+    `handed_out` says how many of them there were.
+    """
 
     def __init__(self, share: Share) -> None:
         self._share = share
         self._parts: dict[int, int] = {}  # how many samples, by who handed them out
         self._wholes: dict[int, int] = {}
+        self.handed_out = 0
 
     def clear(self) -> None:
         """Begin a step."""
         self._parts.clear()
         self._wholes.clear()
+        self.handed_out = 0
 
     def hand_out(self, source: int, count: int) -> tuple[int, int]:
         """Note that `count` samples of a source are trained next; return the bounds of this rank's part."""
+        self.handed_out += 1
         start, end = self._share.even_bounds(count)
         is_part = end - start < count
         (self._parts if is_part else self._wholes)[source] = end - start
