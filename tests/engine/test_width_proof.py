@@ -122,6 +122,28 @@ def test_a_wide_step_that_raises_where_one_worker_does_not_is_a_difference() -> 
     assert not trained_wide(world)
 
 
+@pytest.mark.parametrize("proof", [True, False])
+def test_workers_that_fall_out_of_step_leave_the_rest_to_one_worker(proof: bool) -> None:
+    world = World(slots=2, policy=Fluid(), proofs=EXACT)
+    world.out_of_step = lambda lease, step: lease.proof if proof else step == 40
+    requests = world.submit((LONG, 60), reports=(35,))
+    in_turns(world)
+    assert outcomes(world) == ([(2, "differs")] if proof else [(2, "exact"), (2, "differs")])
+    assert bool(trained_wide(world)) is not proof
+    assert_right(world, requests)
+    assert not world.aborts
+    (said,) = [text for text in notes(world) if "Boom" in text]
+    assert "trained by one worker at a time" in said
+    last = leases(world)[-1]
+    assert last.width == 1
+    assert last.source is not None or proof  # what was saved on the way is not trained again
+    again = World(2, Plan.replay(world.facts), policy=Fluid(), proofs=EXACT)
+    again.disk = world.disk
+    again.submit((LONG, 200))
+    in_turns(again)
+    assert not [lease for lease in leases(again) if lease.peers]
+
+
 def test_every_width_is_proved_once_and_a_proved_plan_not_again() -> None:
     world = World(slots=2, policy=Fluid(), proofs=EXACT)
     world.submit((LONG, 60))
@@ -239,6 +261,7 @@ def test_kills_withdrawals_halts_and_resumes_change_no_result_and_each_width_is_
         world.disk = disk
         if wide is not None:
             world.learns_wide = wide
+        world.out_of_step = lambda lease, step: chance.random() < 0.01
         world.submit((FIRST, 2))
         world.run()
         requests: list[Any] = []
@@ -271,5 +294,6 @@ def test_kills_withdrawals_halts_and_resumes_change_no_result_and_each_width_is_
             assert_right(world, requests, but=withdrawn | failed)
             assert not world.engine.proofs.is_open
         plan, disk = Plan.replay(world.facts) if world is worlds[0] else plan, world.disk
-    decided = [width for world in worlds for width, _ in outcomes(world)]
+    decided = [outcome for world in worlds for outcome in outcomes(world)]
     assert len(set(decided)) == len(decided)
+    assert all(outcome != "differs" for _, outcome in decided[:-1])

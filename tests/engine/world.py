@@ -145,6 +145,7 @@ class World:
         self.learns_wide: Callable[[RunLease, object], object] = lambda lease, values: values
         self.rounding = False
         self.lacks_memory: Callable[[RunLease, int], bool] = lambda lease, step: False
+        self.out_of_step: Callable[[RunLease, int], bool] = lambda lease, step: False
         self.slower_together = 0.0
         self.most_on_disk = 0
         self._saves = itertools.count()
@@ -294,12 +295,13 @@ class World:
             self.kill(worker.number)
             return
         no_memory = self.lacks_memory(lease, step)
-        if no_memory or self.fails_at(lease.config, step):
+        out_of_step = bool(lease.peers) and self.out_of_step(lease, step)
+        if no_memory or out_of_step or self.fails_at(lease.config, step):
             worker.state = ()
             while worker.writing:  # a worker says what it saved before it says that it failed
                 self.write(worker.number)
             self._free(lease)
-            kind = "out of memory" if no_memory else "raised"
+            kind = "out of memory" if no_memory else "mismatch" if out_of_step else "raised"
             failure = LeaseFailed(lease.lease, run.fail(), "Boom", "train", kind=kind)
             self.say(worker, failure)
             return

@@ -192,6 +192,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
         {"model": "convolutions", "optimizer": "adam", "pieces": 2},
         {"model": "attention", "optimizer": "adam"},
         {"model": "recurrence", "optimizer": "sgd", "pieces": 2},
+        {"model": "convolutions", "optimizer": "sgd", "pieces": 2, "wrapped": True},
+        {"model": "recurrence", "optimizer": "adam", "wrapped": True},
     ],
     ids=lambda config: "-".join(map(str, config.values())),
 )
@@ -214,7 +216,11 @@ def test_what_the_first_of_them_logs_counts(workers: Workers) -> None:
     assert not [event for event in workers.unread(1) if isinstance(event, NumbersLogged)]
 
 
-def test_the_width_may_change_on_the_way(workers: Workers) -> None:
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_width_may_change_on_the_way(
+    workers: Workers, wrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIG, "wrapped", wrapped)
     lease = workers.run(1, width=1)
     workers.wait(LeaseFinished, lease=lease)
     lease = workers.run(2, start=1, warm=True, saves=[2])  # two workers, from what the lead holds
@@ -270,6 +276,10 @@ def test_what_one_rank_raises_fails_the_lease_and_leaves_all_workers_ready(
         ("skip:-,1", ["rank 0 calls self.total()", "in train(), batch 2", "rank 1 calls backward()"]),
         ("skip:0,1", ["in train(), batch 2", "in train(), batch 1"]),  # as often, but not the same
         ("skip:-,2", ["backward(): the sum of float64", "rank 1 comes to the end of train()"]),
+        (
+            "skip:-,2 wrapped",
+            ["calls backward(): gradients 0, float64 (", "rank 1 comes to the end of train()"],
+        ),
         ("skip:2,-", ["rank 0 comes to the end of train()", "backward(): the sum of float64"]),
         ("shapes", ["self.total(): the sum of float32 (2,) on cpu", "the sum of float32 (3,) on cpu"]),
         ("large shapes", ["the sum of float32 (5000,) on cpu", "the sum of float32 (7000,) on cpu"]),
@@ -280,7 +290,8 @@ def test_what_one_rank_raises_fails_the_lease_and_leaves_all_workers_ready(
 def test_workers_that_do_not_do_the_same_notice_it_and_say_who_did_what(
     workers: Workers, fault: str, called: list[str]
 ) -> None:
-    lease = workers.run(3, evaluations=[2], saves=[2], fault=fault)
+    fault, wrapped = fault.removesuffix(" wrapped"), fault.endswith("wrapped")
+    lease = workers.run(3, evaluations=[2], saves=[2], fault=fault, wrapped=wrapped)
     failed = workers.wait(LeaseFailed, lease=lease)
     assert (failed.kind, failed.replaced) == ("mismatch", ())
     assert (failed.step, failed.phase) == ((2, "evaluate") if "measure" in fault else (failed.step, "train"))

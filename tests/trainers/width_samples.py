@@ -134,11 +134,13 @@ class Together(TorchTrainer):
         if "optimizer" in rest:
             self.optimizer = OPTIMIZERS[rest.pop("optimizer")](self.model.parameters())
         self.fault = rest.pop("fault", getattr(self, "fault", "none"))
+        self.wrapped = bool(rest.pop("wrapped", getattr(self, "wrapped", False)))
         self.pieces = int(rest.pop("pieces", getattr(self, "pieces", 1)))
         super().setup(rest)
 
     def train(self) -> None:
         self.steps += 1
+        model = self.parallel(self.model) if self.wrapped else self.model
         for batch, (images, labels) in enumerate(self.loader):
             self.fail_in("train")
             if self.skips(batch):
@@ -148,7 +150,7 @@ class Together(TorchTrainer):
             self.optimizer.zero_grad()
             self.seen += self.total(len(images))
             for _ in range(self.pieces):
-                loss = nn.functional.cross_entropy(self.model(images), labels) / self.pieces
+                loss = nn.functional.cross_entropy(model(images), labels) / self.pieces
                 loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.model.parameters(), 0.5)
             self.optimizer.step()

@@ -5,7 +5,7 @@ scaler, the optimizer) sees what it would see at width 1. Averaging is idempoten
 several calls are right after each of them.
 
 Every call averages the same tensors, in the same order, on every rank: all that require a gradient, whether
-this very backward() reached them on this rank or not.
+this very backward() reached them on this rank or not, but for those that a wrapper of torch's has exchanged.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ class _Averaging:
         with torch.no_grad():
             for indices in self._buckets():
                 self._average_bucket(indices, reached)
+        self._ranks.exchanged.clear()
 
     def _buckets(self) -> Iterator[list[int]]:
         """Yield parameters that fit into one message."""
         open_buckets: dict[tuple[torch.dtype, torch.device], list[int]] = {}
         sizes: dict[tuple[torch.dtype, torch.device], int] = {}
         for index, parameter in enumerate(self._parameters):
-            if not parameter.requires_grad:
+            if not parameter.requires_grad or id(parameter) in self._ranks.exchanged:
                 continue
             kind = parameter.dtype, parameter.device
             size = parameter.numel() * parameter.element_size()

@@ -84,6 +84,10 @@ class Ranks:
         Whether the group has come apart.
     mismatch : str or None
         Which rank did what, where they did not do the same.
+    wrappers : dict[int, Any]
+        Models that are wrapped for this group, by their ids.
+    exchanged : set[int]
+        The ids of parameters that wrappers have exchanged the gradients of, in the present backward().
     """
 
     def __init__(self, meeting: str, rank: int, width: int) -> None:
@@ -92,6 +96,8 @@ class Ranks:
         self.doing: Literal["train", "evaluate"] | None = None
         self.parted = False
         self.mismatch: str | None = None
+        self.wrappers: dict[int, Any] = {}
+        self.exchanged: set[int] = set()
         self._agreed = False
         self._over: deque[Any] = deque(maxlen=_KEPT)
         with self._speaking(), on_this_machine(meeting.startswith("file:")):
@@ -107,6 +113,7 @@ class Ranks:
         global _present
         _present = None
         self._over.clear()
+        self.wrappers.clear()
         # Torch closes its connections when nothing refers to the group any more: no frame of an exception, no
         # default argument of some function. The others do not wait for that.
         for descriptor, _ in self._sockets & open_sockets().items():
@@ -122,9 +129,9 @@ class Ranks:
         self.batch.clear()
         try:
             yield
-            self._agree(f"comes to the end of {doing}()")
         finally:
             self.doing = None
+        self._agree(f"comes to the end of {doing}(), batch {self.batch.handed_out}")
 
     def check(self) -> None:
         """Raise `Parted` if the group has come apart and the user's code swallowed the error."""

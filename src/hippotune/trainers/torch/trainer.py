@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
 from hippotune.short import listed
@@ -24,7 +24,7 @@ from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.export import find_parts
 from hippotune.trainers.parallel.gradients import averaged
 from hippotune.trainers.parallel.random_ops import ShardedRandomOps
-from hippotune.trainers.parallel.ranks import present
+from hippotune.trainers.parallel.ranks import in_training, present
 from hippotune.trainers.starting import load_modules
 from hippotune.trainers.state.tensors import computed_names
 from hippotune.trainers.torch.finding import find_all
@@ -38,6 +38,7 @@ _NUDGE = 2
 Items = TypeVar("Items")
 Amount = TypeVar("Amount", int, float, Tensor)
 Kind = TypeVar("Kind")
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class _Reading:
@@ -134,6 +135,19 @@ class TorchTrainer(Trainer):
         ranks = present()
         return value if ranks is None else ranks.total_of(value)
 
+    def parallel(self, model: Model) -> Model:
+        """Return a model to train with: in torch's `DistributedDataParallel` where several workers do it.
+
+        Gradients are averaged without it too, at the end of every backward(); with it, while that still runs.
+        To be called in `train`, each time, for a local variable: ``model = self.parallel(self.model)``. It is
+        the model itself on one worker, and outside of `train`.
+        """
+        if (ranks := in_training()) is None:
+            return model
+        from hippotune.trainers.parallel.wrapping import wrapped  # here, as it imports much of torch
+
+        return cast("Model", wrapped(model, ranks))
+
     def set_group(self, optimizer: Optimizer, **fields: Any) -> None:
         """Set fields of all parameter groups of an optimizer: ``self.set_group(self.optimizer, lr=0.1)``."""
         for name, value in fields.items():
@@ -177,6 +191,11 @@ class TorchTrainer(Trainer):
         assert ranks is not None
         with ranks.during("train"), averaged(self._trainable(), ranks), ShardedRandomOps(ranks):
             yield
+        if ranks.wrappers and any(self._found(nn.parallel.DistributedDataParallel)):
+            raise TrainerError(
+                "what self.parallel() returns was kept on self: it belongs to the workers that train this "
+                "step together. Call it in train() each time, and keep it in a local variable"
+            )
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
