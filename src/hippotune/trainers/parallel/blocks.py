@@ -41,19 +41,26 @@ def written(call: str, content: Tensor | None = None) -> Tensor:
     return torch.frombuffer(block, dtype=torch.uint8)
 
 
-def empty(width: int) -> list[Tensor]:
-    """Return where the blocks of so many ranks are put."""
-    return [torch.empty(_BYTES, dtype=torch.uint8, device="cpu") for _ in range(width)]
+def empty(width: int) -> Tensor:
+    """Return where the blocks of so many ranks are put, a row for each."""
+    return torch.empty(width, _BYTES, dtype=torch.uint8, device="cpu")
 
 
-def call_in(block: Tensor) -> str:
-    """Return what a rank says that it calls."""
-    return bytes(block[:_CALL].numpy()).rstrip(b"\0").decode(errors="replace")
+def are_alike(every: Tensor) -> bool:
+    """Whether all ranks call the same."""
+    calls = every.numpy()[:, :_CALL]
+    return bool((calls == calls[0]).all())
 
 
-def content_in(block: Tensor, like: Tensor) -> Tensor:
-    """Return what a rank sends, which has the type and the shape of one's own."""
-    return block[_CALL : _CALL + like.nbytes].clone().view(like.dtype).view(like.shape)
+def calls_in(every: Tensor) -> list[str]:
+    """Return what each rank says that it calls."""
+    return [bytes(row[:_CALL]).rstrip(b"\0").decode(errors="replace") for row in every.numpy()]
+
+
+def contents_in(every: Tensor, like: Tensor) -> Tensor:
+    """Return what the ranks send, stacked: it has the type and the shape of one's own."""
+    contents = every[:, _CALL : _CALL + like.nbytes].clone(memory_format=torch.contiguous_format)
+    return contents.view(like.dtype).view(len(every), *like.shape)
 
 
 def mismatch(calls: Sequence[str], sites: Sequence[str]) -> str:

@@ -184,7 +184,7 @@ class Ranks:
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         every = self._agree(f"calls {purpose}: the sum of {blocks.described(there)}", there)
         if every is not None:
-            return torch.stack(every).sum(0, dtype=there.dtype).to(tensor.device)
+            return every.sum(0, dtype=there.dtype).to(tensor.device)
         with self._speaking():
             self._finish(dist.all_reduce(there, async_op=True), there)
         return there.to(tensor.device)
@@ -194,10 +194,11 @@ class Ranks:
         there = tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
         every = self._agree(f"calls {purpose}: all of {blocks.described(there)}", there)
         if every is None:
-            every = [torch.empty_like(there) for _ in range(self.share.width)]
+            parts = [torch.empty_like(there) for _ in range(self.share.width)]
             with self._speaking():
-                self._finish(dist.all_gather(every, there, async_op=True), there)
-        return torch.stack(every).to(tensor.device)
+                self._finish(dist.all_gather(parts, there, async_op=True), there)
+            every = torch.stack(parts)
+        return every.to(tensor.device)
 
     def check_alike(self, mark: int) -> None:
         """Check, once, that all ranks train the same: `mark` is a checksum of it."""
@@ -243,24 +244,24 @@ class Ranks:
         """See that all ranks do the same, before they do it."""
         self._agree(call)
 
-    def _agree(self, call: str, content: Tensor | None = None) -> list[Tensor] | None:
-        """See that all ranks call the same; return what they send, where that goes with it."""
+    def _agree(self, call: str, content: Tensor | None = None) -> Tensor | None:
+        """See that all ranks call the same; return what they send, stacked, where that goes with it."""
         if self.doing is not None:
             call += f" in {self.doing}(), batch {self.batch.handed_out}"
         if content is not None and (content.device.type != "cpu" or content.nbytes > blocks.ROOM):
             content = None
-        every = self._blocks(blocks.written(call, content))
-        calls = [blocks.call_in(block) for block in every]
-        if len(set(calls)) > 1:
-            sites = [blocks.call_in(block) for block in self._blocks(blocks.written(blocks.call_site()))]
-            self.parted, self.mismatch = True, blocks.mismatch(calls, sites)
+        every = self._exchanged(blocks.written(call, content))
+        if not blocks.are_alike(every):
+            sites = self._exchanged(blocks.written(blocks.call_site()))
+            self.parted, self.mismatch = True, blocks.mismatch(blocks.calls_in(every), blocks.calls_in(sites))
             self.check()
-        return None if content is None else [blocks.content_in(block, content) for block in every]
+        return None if content is None else blocks.contents_in(every, content)
 
-    def _blocks(self, block: Tensor) -> list[Tensor]:
+    def _exchanged(self, block: Tensor) -> Tensor:
+        """Return the blocks of all ranks."""
         every = blocks.empty(self.share.width)
         with self._speaking():
-            self._finish(dist.all_gather(every, block, async_op=True), block)
+            self._finish(dist.all_gather(list(every), block, async_op=True), block)
         return every
 
     def _finish(self, work: Any, tensor: Tensor) -> None:
