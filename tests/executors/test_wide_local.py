@@ -132,6 +132,20 @@ def test_what_learns_differently_on_two_workers_is_trained_by_one(
     assert "on one worker alone: Smooth learns differently" in report.exactness
 
 
+def test_two_workers_that_fall_out_of_step_leave_the_rest_to_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path, Fluid(), skips=True) as study:
+        report = study.tune(Asks((LONG, 40)), progress=False)
+    assert_close(report)
+    (said,) = [record.message for record in caplog.records if "do not do the same" in record.message]
+    assert said.startswith("Smooth was trained by 2 workers, and on the way to step ")
+    assert "rank 0 comes to the end of train(), batch 4" in said
+    assert "rank 1 calls backward(): the sum of float32" in said
+    assert "smooth.py:" in said
+    assert "on one worker alone: Smooth was trained by 2 workers" in report.exactness
+
+
 def test_whatever_widths_come_and_go_nothing_is_lost_or_trained_twice(study: Study) -> None:
     long = of(0.012)
     branch = long.branch(150, lr=0.001, bs=32, mix={"left": 3, "right": 1})
