@@ -1,14 +1,14 @@
 """How a study behaves as a guest on a Ray cluster: what it holds, what it gives back, what a lost node costs.
 
-Slots: a study of one trial runs on a cluster with four. Once it trains, somebody else asks for the three others.
-When it has come to its end, with everything as it is by default, its own slot is waited for.
+Slots: a study of one trial runs on a cluster with four. Once it trains, somebody else asks for the three
+others. When it has come to its end, with everything as it is by default, its own slot is waited for.
 
 Losses: a trial of 45 steps of 0.2 s, whose home is a bucket, is saved every two seconds. At a moment in the
-middle its node is killed without notice, and it goes on on another. What was trained since the newest checkpoint is
-trained again.
+middle its node is killed without notice, and it goes on on another. What was trained since the newest
+checkpoint is trained again.
 
-Bars: one slot while it runs; none 30 s after its end; what a loss costs is at most two seconds, one step and one
-upload of the state, which is measured too; the trial ends with the metrics of an undisturbed one.
+Bars: one slot while it runs; none 30 s after its end; what a loss costs is at most two seconds, one step and
+one upload of the state, which is measured too; the trial ends with the metrics of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from ray.util.placement_group import placement_group, remove_placement_group
 
 import hippotune as hippo
 from harness import Bar, Figures, run
@@ -100,16 +101,15 @@ def slots(cluster: Nodes, folder: Path) -> Figures:
     with ThreadPoolExecutor() as pool, study(folder / "home", diary) as guest:
         tuned = pool.submit(guest.tune, tuner(0.99), progress=False)
         wait_for(lambda: written(diary))
-        began = time.monotonic()
-        others = [cluster.occupy({"place": 1}) for _ in range(3)]
-        waited, held = time.monotonic() - began, []
+        others = placement_group([{"place": 1}] * 3)
+        waited = wait_for(lambda: others.wait(0.01))
+        held = [len(cluster.actors)]
         while not tuned.done():
             held.append(len(cluster.actors))
             time.sleep(0.1)
         tuned.result()
         given_back = wait_for(lambda: not cluster.actors)
-        for other in others:
-            other.release()
+        remove_placement_group(others)
     return {
         "seconds_to_three_slots_for_others": waited,
         "slots_held_while_running": max(held),
