@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from hippotune.errors import CheckpointError
@@ -29,10 +30,14 @@ def content_length(length: int) -> int:
 
 
 class DigestWriter(io.RawIOBase):
-    """Writes a file from start to end, and keeps the digests of its pieces."""
+    """Writes a file from start to end, and keeps the digests of its pieces.
 
-    def __init__(self, file: BinaryIO) -> None:
+    `grown` is told how many bytes are in the file, after every piece.
+    """
+
+    def __init__(self, file: BinaryIO, grown: Callable[[int], None] | None = None) -> None:
         self._file = file
+        self._grown = grown
         self._piece = hashlib.sha256()
         self._room = PIECE
         self._pieces: list[bytes] = []
@@ -72,6 +77,9 @@ class DigestWriter(io.RawIOBase):
         self._pieces.append(self._piece.digest())
         self._piece = hashlib.sha256()
         self._room = PIECE
+        if self._grown is not None:
+            self._file.flush()
+            self._grown(self._file.tell())
 
 
 class VerifiedFile(io.RawIOBase):

@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,7 +86,8 @@ class CheckpointFiles(CheckpointStorage):
 
     def save(self, name: str, write: Write) -> Checkpoint:
         """Write a file, durably."""
-        with self.written(name, write, durably=True) as (temporary, checkpoint):
+        temporary = self.temporary(name)
+        with self.written(temporary, name, write, durably=True) as checkpoint:
             final = self._place(name)
             os.replace(temporary, final)
             sync(os.path.dirname(final))
@@ -97,20 +98,29 @@ class CheckpointFiles(CheckpointStorage):
         return f"{self._place(name)}.{_PROCESS}{next(_NUMBERS):x}{_TEMPORARY}"
 
     @contextmanager
-    def written(self, name: str, write: Write, durably: bool) -> Iterator[tuple[str, Checkpoint]]:
-        """Write a file under a temporary name. Where the block or `write` raises, it is removed."""
-        temporary = self.temporary(name)
+    def written(
+        self,
+        temporary: str,
+        name: str,
+        write: Write,
+        durably: bool = False,
+        grown: Callable[[int], None] | None = None,
+    ) -> Iterator[Checkpoint]:
+        """Write a file under a temporary name. Where the block or `write` raises, it is removed.
+
+        `grown` is told now and then how many bytes are in it.
+        """
         try:
             if not self._has_folders:
                 self._make_folders()
             with open(temporary, "xb", buffering=_BUFFER) as file:
-                writer = DigestWriter(file)
+                writer = DigestWriter(file, grown)
                 write(writer)  # type: ignore[arg-type]
                 length, digest = writer.finish()
                 file.flush()
                 if durably:
                     sync_open(file.fileno())
-            yield temporary, Checkpoint(name, length, digest)
+            yield Checkpoint(name, length, digest)
         except BaseException as error:
             self._clean_up(Path(temporary), name, error)
             raise

@@ -1,9 +1,9 @@
 """Checkpoints in an object store: S3, Google Cloud Storage, Azure, through obstore.
 
-A checkpoint is written to a file on this machine, uploaded, and kept when the store has confirmed it: an
-object appears whole or not at all, its size is looked up, and its list of digests is read back. (S3 also
-compares the SHA-256 of every part with what was sent.) Large ones are sent in several parts, and what fails
-is sent again, by the client library.
+A checkpoint is written to a file on this machine, uploaded meanwhile, and kept when the store has confirmed
+it: an object appears whole or not at all, its size is looked up, and its list of digests is read back. (S3
+also compares the SHA-256 of every part with what was sent.) Large ones are sent in several parts, and what
+fails is sent again, by the client library.
 
 Files on this machine are a cache: what is read again need not be downloaded. It has a bound (`HIPPO_CACHE`,
 10 GB by default); what was not used for longest goes first. Processes on one machine share it.
@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from hippotune.errors import CheckpointError, MissingExtra, StorageUnavailable
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import VerifiedFile, content_length, file_digest
 from hippotune.store.files import MARK, UNKNOWN, CheckpointFiles
+from hippotune.store.growing import GrowingFile
 from hippotune.store.storage import CheckpointStorage, StorageHome, Write
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ RETRIES: RetryConfig = {"max_retries": 10, "retry_timeout": timedelta(minutes=3)
 """How long the client library tries again, after growing pauses."""
 _CACHE_BYTES = "10GB"
 _PART = 8 << 20
-_MOST_PARTS = 9000  # S3 takes 10,000
+_USUAL_PARTS = 1000  # S3 takes 10,000, and the next one may be larger
 _BLOCK = 32 << 20  # of a download
 _AT_ONCE = 4
 _TRIES = 3
@@ -59,6 +61,7 @@ class CheckpointObjects(CheckpointStorage):
         root, self._folder = split(url)
         self._store = opened(root)
         self._cache = CheckpointFiles(folder)
+        self._part = _PART
         self._bound = checks.size(CACHE_VARIABLE, os.environ.get(CACHE_VARIABLE, _CACHE_BYTES))
 
     @property
@@ -72,17 +75,33 @@ class CheckpointObjects(CheckpointStorage):
     # One checkpoint.
 
     def save(self, name: str, write: Write) -> Checkpoint:
-        """Write a file, upload it, and see that it arrived."""
-        import obstore
-
-        with self._cache.written(name, write, durably=False) as (temporary, checkpoint):
-            part = max(_PART, checkpoint.bytes // _MOST_PARTS)
-            with self._asking(f"save {name}"):
-                obstore.put(self._store, self._key(name), Path(temporary), chunk_size=part)
-                self._confirm(checkpoint)
-            os.replace(temporary, self._cache.path(name))
+        """Write a file, upload it meanwhile, and see that it arrived."""
+        temporary = self._cache.temporary(name)
+        growing = GrowingFile(temporary, self._part)
+        with ThreadPoolExecutor(1, "upload") as thread:
+            upload = thread.submit(self._upload, name, growing)
+            try:
+                with self._cache.written(temporary, name, write, grown=growing.grow) as checkpoint:
+                    growing.grow(checkpoint.bytes)
+                    growing.end(is_whole=True)
+                    with self._asking(f"save {name}"):
+                        upload.result()
+                        self._confirm(checkpoint)
+                    os.replace(temporary, self._cache.path(name))
+            finally:
+                growing.end(is_whole=False)
+        self._part = max(self._part, checkpoint.bytes // _USUAL_PARTS)
         self._trim()
         return checkpoint
+
+    def _upload(self, name: str, growing: GrowingFile) -> None:
+        import obstore
+
+        parts = iter(growing)
+        first = next(parts)
+        # What is sent part by part is begun and completed by requests of their own.
+        content = chain([first], parts) if len(first) == self._part else first
+        obstore.put(self._store, self._key(name), content, chunk_size=self._part)
 
     def _confirm(self, checkpoint: Checkpoint) -> None:
         """See that an object is what was written, as far as its size and its list of digests say."""

@@ -1,0 +1,52 @@
+"""A file that is read while it is still being written, so that it can be sent meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+
+class Unfinished(Exception):
+    """Whoever wrote the file has given up."""
+
+
+class GrowingFile:
+    """Yields a file's content in parts of one length, as they are written. For one reader, in any thread."""
+
+    def __init__(self, path: str, part: int) -> None:
+        self._path = path
+        self._part = part
+        self._length = 0
+        self._is_whole: bool | None = None
+        self._changed = threading.Condition()
+
+    def grow(self, length: int) -> None:
+        """So many bytes of it are written."""
+        with self._changed:
+            self._length = length
+            self._changed.notify()
+
+    def end(self, is_whole: bool) -> None:
+        """Nothing more is written."""
+        with self._changed:
+            if self._is_whole is None:
+                self._is_whole = is_whole
+            self._changed.notify()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._wait_for(1)
+        with open(self._path, "rb", buffering=0) as file:
+            sent = 0
+            while (length := self._wait_for(sent + self._part)) > sent:
+                while length - sent >= self._part or (sent < length and self._is_whole):
+                    content = file.read(self._part)
+                    sent += len(content)
+                    yield content
+
+    def _wait_for(self, length: int) -> int:
+        """Wait until so much is there, or all; return how much."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._length >= length or self._is_whole is not None)
+            if self._is_whole is False:
+                raise Unfinished
+            return self._length
