@@ -76,6 +76,16 @@ def test_demand_is_what_runs_and_what_could_run_beside_it_as_wide_as_it_may_be()
     assert wide.engine.demand(8) == ({0: 4}, 4)
 
 
+def test_one_trial_never_asks_for_more_than_one_slot() -> None:
+    world = World(slots=1, proofs=ProofPolicy("Trainer"))
+    world.submit((CONFIGS[1], STEPS))
+    while moves := world.moves():
+        assert world.engine.demand(8).slots.get(0, 0) <= 1
+        moves[0]()
+    assert world.steps_proved
+    assert world.engine.demand(8) == ({}, 1)
+
+
 def test_those_that_train_a_lease_together_are_near_each_other_where_possible() -> None:
     table = WorkerTable()
     for number, host in enumerate("abcab"):

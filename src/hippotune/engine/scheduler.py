@@ -135,8 +135,12 @@ class Scheduler:
         return next((task for task in tasks if self._can_start(study, task, now)), None)
 
     def demand(self, most: int) -> Demand:
-        """Return what there is work for: what runs, and what could start beside it, as wide as it may be."""
-        slots, together = self._workers.kinds_taken(), 1
+        """Return what there is work for: what is trained, and what could start, as wide as it may be.
+
+        Proofs take turns with that on the slots that there are.
+        """
+        proving = {worker for lease in self._leases.running() if lease.proof for worker in lease.workers}
+        slots, together = self._workers.kinds_taken(proving), 1
         if not self._state.halted:
             running = self._leases.training()
             paths = [(lease.path[-1][0], lease.start, lease.goal, lease.width) for lease in running]

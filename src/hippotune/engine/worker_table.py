@@ -134,9 +134,9 @@ class WorkerTable:
         """Return how many slots there are of each kind."""
         return Counter(self._kind[slot] for slot in self._seats)
 
-    def kinds_taken(self) -> Counter[int]:
-        """Return how many slots of each kind have a lease."""
-        return Counter(self._kind[slot] for slot, parts in self._taken.items() if parts)
+    def kinds_taken(self, but: Set[int]) -> Counter[int]:
+        """Return how many slots of each kind have a lease of others than some workers."""
+        return Counter(self._kind[slot] for slot, parts in self._taken.items() if parts.keys() - but)
 
     @property
     def staying(self) -> int:
