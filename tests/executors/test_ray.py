@@ -336,6 +336,8 @@ def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         ({"slot": ["CPU"]}, "expected resources"),
         ({"slot": []}, "expected resources"),
         ({"release_after": -1}, "release_after is -1"),
+        ({"resources": {"GPU": 1}}, "resources is {'GPU': 1}; expected a function"),
+        ({"runtime_env": "."}, "runtime_env is '.'; expected a dict"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -142,6 +142,9 @@ def test_a_study_whose_results_would_not_last_is_not_submitted(
     (tmp_path / "walk.py").write_text(STUDY.replace("HOME", "'.hippo'"))
     assert main(["submit", "--ray", "http://127.0.0.1:1", str(tmp_path / "walk.py")]) == 2
     assert "would be gone with Ray's session" in capsys.readouterr().err
+    (tmp_path / "walk.py").write_text(STUDY.replace("HOME", repr(str(tmp_path))))
+    assert main(["submit", "--ray", "head:6379", str(tmp_path / "walk.py")]) == 2
+    assert "--ray is 'head:6379'; expected the address of the cluster's dashboard" in capsys.readouterr().err
 
 
 def test_a_head_that_is_restarted_in_the_middle_of_a_study_changes_no_result(

@@ -89,6 +89,10 @@ def _large_files(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _client(address: str) -> Any:
+    if not address.startswith(("http://", "https://")):
+        raise InvalidInput(
+            f"--ray is {address!r}; expected the address of the cluster's dashboard, such as http://head:8265"
+        )
     try:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:

@@ -85,6 +85,15 @@ class Ray(Executor):
                 f"address is {address!r}: a study's driver runs inside its cluster, not behind a Ray client; "
                 "have Ray run the script there: ray job submit --working-dir . -- python SCRIPT"
             )
+        if resources is not None and not callable(resources):
+            raise InvalidInput(
+                f"resources is {resources!r}; expected a function of a trial's hyper-parameters that returns "
+                'what it needs, such as lambda hp: {"GPU": 1}. What every worker takes is slot='
+            )
+        if runtime_env is not None and not isinstance(runtime_env, Mapping):
+            raise InvalidInput(
+                f'runtime_env is {runtime_env!r}; expected a dict, such as {{"working_dir": "."}}'
+            )
         self._address = address
         self._kinds = slot_kinds(slot)
         self._resources = resources
