@@ -32,6 +32,15 @@ def test_workers_on_two_nodes_learn_together_what_one_learns(rig: Rig) -> None:
     assert together == pytest.approx({**alone, "width": 2}, rel=1e-9)
 
 
+def test_workers_on_two_nodes_that_do_not_do_the_same_notice_it_and_live_on(rig: Rig) -> None:
+    failed = rig.story(rig.run(3, peers=[1], fault="skip:-,1"))[-1]
+    assert isinstance(failed, LeaseFailed)
+    assert failed.kind == "mismatch"
+    assert "rank 1 calls backward(): the sum of float64" in failed.error
+    again = rig.run(1, peers=[1])
+    assert rig.story(again)[-1] == LeaseFinished(again, 1)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_workers_that_train_together_are_lost_together(rig: Rig, rank: int) -> None:
     lease = rig.run(5, peers=[1], fault=f"train:{rank} die")
