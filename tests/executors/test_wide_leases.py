@@ -302,6 +302,13 @@ def test_workers_that_do_not_do_the_same_notice_it_and_say_who_did_what(
     workers.wait(LeaseFinished, lease=lease)
 
 
+def test_a_wrapper_that_is_kept_is_refused(workers: Workers) -> None:
+    failed = workers.wait(LeaseFailed, lease=workers.run(1, fault="keep", wrapped=True))
+    assert "Call it in train() each time, and keep it in a local variable" in failed.error
+    lease = workers.run(1, width=1, fault="keep", wrapped=True)  # it is the model itself
+    workers.wait(LeaseFinished, lease=lease)
+
+
 def test_a_peer_without_memory_is_replaced_after_the_lead_has_said_so(workers: Workers) -> None:
     lease = workers.run(3, fault="train:1 memory")
     failed = workers.wait(LeaseFailed, lease=lease)

@@ -141,6 +141,8 @@ class Together(TorchTrainer):
     def train(self) -> None:
         self.steps += 1
         model = self.parallel(self.model) if self.wrapped else self.model
+        if self.fault == "keep":
+            self.kept = model
         for batch, (images, labels) in enumerate(self.loader):
             self.fail_in("train")
             if self.skips(batch):
