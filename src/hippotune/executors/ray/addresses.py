@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
-import sys
-from contextlib import suppress
-
-_SIOCGIFADDR = 0x8915
 
 
 def reserved_port(address: str) -> socket.socket:
@@ -27,14 +22,9 @@ def interface_of(address: str) -> str | None:
 
     Left to itself, gloo takes the one that the machine's own name leads to, which is often the loopback.
     """
-    if sys.platform != "linux":
-        return None
-    import fcntl
+    import psutil  # Ray brings it along
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has no such address
-                answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                if socket.inet_ntoa(answer[20:24]) == address:
-                    return name
+    for name, found in psutil.net_if_addrs().items():
+        if any(each.address == address for each in found):
+            return name
     return None

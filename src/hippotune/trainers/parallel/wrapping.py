@@ -33,7 +33,7 @@ def wrapped(model: nn.Module, ranks: Ranks) -> nn.Module:
         wrapper.register_comm_hook(None, lambda _, bucket: _exchange(ranks, bucket))
         known = ranks.wrappers[id(model)] = (model, trained, wrapper)
     wrapper = known[2]
-    wrapper.train(model.training)
+    wrapper.training = model.training  # of the model, each module has its own
     return wrapper
 
 
