@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 import time
 import uuid
@@ -167,6 +168,64 @@ class SecondsMeasured(_Volatile):
 
     def evaluate(self) -> Mapping[str, float]:
         return {**super().evaluate(), "seconds": time.perf_counter()}
+
+
+class WholeSeconds(_Volatile):
+    """A clock that goes by whole seconds."""
+
+    named = "self.at"
+
+    def amount(self) -> float:
+        self.at = int(time.time())
+        return 1.0
+
+
+class RoundedSeconds(_Volatile):
+    """What a step takes, rounded, as an attribute and as a metric."""
+
+    named = "seconds"
+
+    def amount(self) -> float:
+        began = time.perf_counter()
+        time.sleep(0.005)
+        self.seconds = round(time.perf_counter() - began, 3)
+        return 1.0
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {**super().evaluate(), "seconds": getattr(self, "seconds", 0.0)}
+
+
+class PeakMemory(_Volatile):
+    """The memory and the number of the process, one as an attribute and one as a metric."""
+
+    named = "self.peak"
+    found = "the metric 'seconds'"
+
+    def amount(self) -> float:
+        self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return 1.0
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {**super().evaluate(), "seconds": os.getpid()}
+
+
+class HistoryNotSaved(_Volatile):
+    """A state_dict without the history, which nothing reads."""
+
+    named = "self.history"
+
+    def start(self) -> None:
+        self.history: list[float] = []
+
+    def amount(self) -> float:
+        self.history.append(self.value)
+        return 1.0
+
+    def state_dict(self) -> dict[str, float]:
+        return {"value": self.value, "lr": self.lr}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        self.value, self.lr = state["value"], state["lr"]
 
 
 class Declared(Throughput):

@@ -9,7 +9,7 @@ as all proofs together stay within a share of the work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hippotune.engine.lease import Lease
 from hippotune.engine.repeat import Repeat, record
@@ -22,13 +22,19 @@ from hippotune.protocol.proof import ProofPolicy, Run
 
 # How many branches of a plan are audited whatever that takes.
 _FIRST = 2
+# How often a step is repeated, where only plain values differ: from the second time on it is measured too.
+_MOST_REPEATS = 4
 
 
 @dataclass(slots=True, eq=False)
 class Audit(Repeat):
-    """A step from a branch that is to be repeated; `noted_by` is the worker that it is compared with."""
+    """A step from a branch that is to be repeated; `noted_by` is the worker that it is compared with.
+
+    `earlier` is what came of it before, where that has left a doubt.
+    """
 
     noted_by: int | None = None
+    earlier: list[Run] = field(default_factory=list)
 
 
 class Audits:
@@ -48,7 +54,8 @@ class Audits:
         node, step = self._state.plan[fact.position.node], fact.position.step
         run, path = Run("repeated", step - 1), ((node, step - 1, step),)
         width = self._state.least_width
-        audit = Audit(run, self, study, node.config, path, frozenset({step}), frozenset(), width=width)
+        notes = frozenset({step - 1, step})
+        audit = Audit(run, self, study, node.config, path, notes, frozenset(), width=width)
         audit.noted_by = worker
         return audit
 
@@ -133,14 +140,19 @@ class Audits:
     def done(self, repeat: Repeat) -> None:
         """A step was repeated, or raised."""
         assert self._policy is not None
+        assert isinstance(repeat, Audit)
         self._running -= 1
         plan, step = self._state.plan, repeat.path[-1][2]
         position = Position(repeat.path[-1][0].id, step)
         straight = Run("straight", 0)
         straight.note(step, Fingerprint.unpacked(plan.noted[position].fingerprint), evaluated=False)
-        rehearsed = plan.proved("rehearsal")
-        known = ((), 0.0) if rehearsed is None else (rehearsed.volatile, rehearsed.spread)
-        verdict = judge(self._policy.trainer, [straight, repeat.run], self._state.required, *known)
+        repeat.earlier.append(repeat.run)
+        runs = [straight, *repeat.earlier]
+        verdict = judge(self._policy.trainer, runs, self._state.required, *plan.left_out)
+        if verdict.doubtful and len(repeat.earlier) < _MOST_REPEATS:
+            repeat.run, repeat.evaluations = Run("repeated", repeat.start), frozenset({step})
+            self._waiting.append(repeat)
+            return
         record(self._state, self._policy, "audit", position, verdict)
 
     def lost(self, repeat: Repeat, reason: str) -> None:

@@ -8,7 +8,8 @@
     again       0 ── 1                 a second start from scratch, in a process that has trained before
 
 States and metrics of all four are compared, and so are the states before and after evaluate(). Where nothing
-is trained further than one step, there is no checkpoint to go on from: then `again` is all.
+is trained further than one step, there is no checkpoint to go on from: then `again` is all. Where only plain
+values differ, which may be clocks that agreed by chance, all is repeated once more, `again` to the end.
 
 The reference is the first lease that starts from scratch. It is stopped a step later, if its path is long, so
 that its worker is free; it goes on after the proofs. Where there is none, because the plan was trained by a
@@ -71,6 +72,7 @@ class Rehearsal:
         self._missing = 0  # how many repetitions are not done yet
         self._open: list[Repeat] = []
         self._done: list[Run] = []
+        self._is_second = False  # the second round of repetitions, after one that has left a doubt
 
     # What is wanted.
 
@@ -183,14 +185,19 @@ class Rehearsal:
         """All of the reference is there: now it is repeated."""
         assert self._reference is not None
         self._is_complete = True
-        path, study = self._reference.path, self._reference.study
         self._done = [self._reference.run]
+        self._repeat_all(1)
+
+    def _repeat_all(self, steps: int) -> None:
+        """Repeat what was trained, of what starts from scratch so many steps."""
+        assert self._reference is not None
+        path, study = self._reference.path, self._reference.study
         if path[-1][2] > 1:
             rest = part(path, 1, 2)
             self._open.append(self._repeat("warm", rest, study, frozenset({1, 2})))
             self._open.append(self._repeat("fresh", rest, study, frozenset({2})))
             self._open[-1].fresh = True
-        self._open.append(self._repeat("again", part(path, 0, 1), study, frozenset({1})))
+        self._open.append(self._repeat("again", part(path, 0, steps), study, frozenset({steps})))
         self._open[-1].probe = self._is_probed
         self._missing = len(self._open)
 
@@ -334,6 +341,10 @@ class Rehearsal:
         assert self._reference is not None
         verdict = judge(self._policy.trainer, self._done, self._state.required)
         node, _, step = self._reference.path[-1]
+        if verdict.doubtful and not self._is_second:
+            self._is_second = True
+            self._repeat_all(step)
+            return
         record(self._state, self._policy, "rehearsal", Position(node.id, step), verdict)
         source, adds_save = self._source, self._adds_save
         self._forget()

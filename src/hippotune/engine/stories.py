@@ -129,11 +129,23 @@ VOLATILE = (
     "If that is meant, say so by volatile = {declared} in the class; if training or a result depends on it, "
     "that is not exact"
 )
+FORGOTTEN = (
+    "{trainer} does not save {names}: a step after a cut, {told}. No metric and nothing saved differs "
+    "for it yet, but whatever training makes of it later will. {remedy}, or say by volatile = "
+    "{declared} in the class that nothing depends on it"
+)
 NOISY = (
     "{trainer} is exact up to the noise of its kernels: {path} differs by {spread:.1g} of its scale between "
     "two runs of the same step, and runs from checkpoints by no more than ten times that. "
     "torch.use_deterministic_algorithms(True) in prepare() makes it exact where there are such kernels"
 )
+
+
+def remedy_for_what_is_not_saved(saved_by: str) -> str:
+    """Say how to have something saved; `saved_by` is the trainer's method that says what is."""
+    if saved_by:
+        return f"Put it into {saved_by}, and back in load{'_state_dict' if 'dict' in saved_by else ''}()"
+    return "Have the __getstate__() or __reduce__() of its class keep it"
 
 
 def cause_of_a_cut(lost: Sequence[Difference], orders: Sequence[str], saved_by: str) -> str:

@@ -3,9 +3,9 @@
 The first run was trained straight through; all others must have its states and metrics, bit for bit:
 
 * what a trainer declares as `volatile` is left out;
-* a plain value (a number, a text), or a metric that no tuner needs, that differs between all runs is volatile
-  too, with a warning: a clock does that, and something that is lost does not, for repeats agree on it; a
-  number that changes from step to step has to differ between three runs of one step;
+* what differs by itself is volatile, with a warning: see `volatility`;
+* what is not saved, and is not what it was a step after a load, is told, with a warning too: no metric and
+  nothing that is saved depends on it yet;
 * where straight runs differ, in floats alone, in tensors and by at most `NOISE` of their scale, kernels are
   not deterministic: then runs from checkpoints may differ by `TIMES` as much;
 * a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and by `ROUNDINGS` as much as
@@ -18,32 +18,28 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hippotune.engine import stories
 from hippotune.engine.stories import STORIES, Story
+from hippotune.engine.volatility import METRIC, is_volatile
 from hippotune.protocol.fingerprint import (
     Difference,
-    Fingerprint,
     Leaf,
     differences,
     explanations,
     is_within,
 )
-from hippotune.protocol.proof import Name, Run, Verdict
+from hippotune.protocol.proof import Moment, Name, Run, Verdict
 
 NOISE = 1e-3
 TIMES = 10
 WIDTH = 1e-6
 ROUNDINGS = 30
 
-_FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
 _THE_SAME_AGAIN: frozenset[Name] = frozenset({"again", "twice"})
 _PLAIN = ("number", "text")
-_METRIC = "the metric "
-
-Moment = tuple[int, bool]
-"""A step, and whether it is after an evaluation."""
+_MOST_LISTED = 5
 
 
 def judge(
@@ -108,9 +104,16 @@ class _Case:
         noise = NOISE if any(_is_tensor(each) for item in straight for each in item.items) else 0.0
         spread = max((item.distance for item in straight), default=0.0)
         allowed = max(self.spread, spread) * TIMES
-        for item in found:
-            if item.run.name == "wide" or item.distance > (noise if item in straight else allowed):
-                return self._differs(*self._first_told(item, everything), everything)
+        beyond = [
+            item
+            for item in found
+            if item.run.name == "wide" or item.distance > (noise if item in straight else allowed)
+        ]
+        if beyond:
+            on_self = (item for item in beyond if not all(map(_is_metric, item.items)))
+            told = self._first_told(next(on_self, beyond[0]), everything)
+            verdict = self._differs(*told, everything)
+            return replace(verdict, doubtful=all(map(self._is_plain, _items(found))))
         return self._passed(volatile, straight, spread)
 
     # What differs.
@@ -133,23 +136,22 @@ class _Case:
         return _Found(found.run, found.moment, items)
 
     def _compared(self, truth: Run, run: Run) -> Iterator[_Found]:
-        """Yield what differs. What a load changes shows a step later, if anything depends on it."""
-        moments = sorted({*_moments(truth)} & {*_moments(run)} | {*self._metric_moments(truth, run)})
-        for moment in moments:
-            if run.start and moment == (run.start, False):
+        """Yield what differs. What a load changes shows a step later, if anything depends on it.
+
+        Where the first run was not measured, the first that was is what others are compared with.
+        """
+        for moment in sorted({*run.moments} | {(step, True) for step in run.metrics}):
+            if run.is_loaded(moment):
                 continue
             items = []
-            ours, theirs = _state(truth, moment), _state(run, moment)
+            ours, theirs = truth.state(moment), run.state(moment)
             if ours is not None and theirs is not None:
                 items = [it for it in differences(ours, theirs, self.declared) if not self._is_known(it)]
             if moment[1]:
-                items += self._metrics(truth.metrics.get(moment[0], {}), run.metrics.get(moment[0], {}))
+                measured = next((each for each in self.runs if moment[0] in each.metrics), truth).metrics
+                items += self._metrics(measured.get(moment[0], {}), run.metrics.get(moment[0], {}))
             if items:
                 yield _Found(run, moment, items)
-
-    @staticmethod
-    def _metric_moments(truth: Run, run: Run) -> Iterator[Moment]:
-        yield from ((step, True) for step in truth.metrics.keys() & run.metrics.keys())
 
     def _metrics(self, ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[Difference]:
         if not ours or not theirs:
@@ -159,28 +161,15 @@ class _Case:
         for name in dict.fromkeys((*ours, *theirs)):
             one, other = (_metric(name, values.get(name)) for values in (ours, theirs))
             if name not in left_out and (one and one.digest) != (other and other.digest):
-                found.append(Difference(f"{_METRIC}{name!r}", one, other))
+                found.append(Difference(f"{METRIC}{name!r}", one, other))
         return found
 
     def _volatile(self, found: list[_Found]) -> tuple[str, ...]:
-        """Return what differs between all runs wherever it differs, and is a plain value."""
-        seen: dict[str, dict[Moment, dict[str, list[Run]]]] = {}
+        """Return what differs by itself."""
         plain: dict[str, bool] = {}
-        for item in found:
-            for each in item.items:
-                digest = each.other.digest if each.other else ""
-                at = seen.setdefault(each.path, {}).setdefault(item.moment, {})
-                if not at:
-                    at[each.one.digest if each.one else ""] = [self.runs[0]]
-                at.setdefault(digest, []).append(item.run)
-                plain[each.path] = plain.get(each.path, True) and self._is_plain(each)
-        return tuple(
-            path
-            for path, moments in seen.items()
-            if plain[path]
-            and all(self._all_differ(path, at, moment) for moment, at in moments.items())
-            and not self._is_trained(path, moments)
-        )
+        for each in _items(found):
+            plain[each.path] = plain.get(each.path, True) and self._is_plain(each)
+        return tuple(path for path, is_plain in plain.items() if is_plain and is_volatile(path, self.runs))
 
     def _is_known(self, item: Difference) -> bool:
         """Whether something was found to be volatile before: a plain value, there or beside it in a list."""
@@ -188,29 +177,9 @@ class _Case:
 
     def _is_plain(self, item: Difference) -> bool:
         if _is_metric(item):
-            name = item.path.removeprefix(_METRIC).strip("'")
+            name = item.path.removeprefix(METRIC).strip("'")
             return bool(self.required) and name not in self.required
         return all(leaf is not None and leaf.kind in _PLAIN for leaf in (item.one, item.other))
-
-    def _all_differ(self, path: str, at: Mapping[str, list[Run]], moment: Moment) -> bool:
-        """Whether all runs differ at a moment, enough of them to tell."""
-        is_metric = path.startswith(_METRIC)
-        there = [run for run in self.runs if (moment[0] in run.metrics if is_metric else _state(run, moment))]
-        straight = [run for run in there if run.name in _FROM_SCRATCH]
-        if len(straight) > 1:  # those from checkpoints may have a value that was saved
-            there = straight
-        values = [value for value, runs in at.items() if any(run in there for run in runs)]
-        return len(values) == len(there) > (1 if there is straight else 2)
-
-    def _is_trained(self, path: str, moments: Mapping[Moment, Mapping[str, list[Run]]]) -> bool:
-        """Whether a number may be what is trained: it changes from step to step, and two runs alone differ.
-
-        What was made at the start, such as a time, stays as it is; a clock differs in three runs too.
-        """
-        if path.startswith(_METRIC) or any(len(values) > 2 for values in moments.values()):
-            return False
-        seen = [leaf for state in self.runs[0].states.values() if (leaf := state.by_place.get((path, False)))]
-        return any(leaf.kind == "number" for leaf in seen) and len({leaf.digest for leaf in seen}) > 1
 
     # What is said.
 
@@ -318,34 +287,65 @@ class _Case:
 
     def _passed(self, volatile: tuple[str, ...], straight: list[_Found], spread: float) -> Verdict:
         said = []
-        left_out = tuple(sorted({_declared(_container(path)) for path in volatile}))
+        left_out = _names(volatile)
+        forgotten, unsteady = self._forgotten(max(self.spread, spread) * TIMES)
+        lost = sorted({_attribute(item.path) for item in forgotten})
         if volatile:
-            names = sorted({_container(path) for path in volatile})
-            declared = "{" + ", ".join(map(repr, left_out)) + "}"
-            plural = len(names) > 1
-            listed = ", ".join(names[:5]) + (f" and {len(names) - 5} others" if len(names) > 5 else "")
+            many = len({_container(path) for path in volatile}) > 1
             said.append(
                 stories.VOLATILE.format(
-                    names=listed,
+                    names=_listed(volatile),
                     trainer=self.trainer,
-                    differ="differ" if plural else "differs",
-                    are="are" if plural else "is",
-                    declared=declared,
+                    differ="differ" if many else "differs",
+                    are="are" if many else "is",
+                    declared=_set_of(left_out),
+                )
+            )
+        if forgotten:
+            said.append(
+                stories.FORGOTTEN.format(
+                    trainer=self.trainer,
+                    names=_listed(lost),
+                    told=forgotten[0].told("straight through", "from the checkpoint"),
+                    remedy=stories.remedy_for_what_is_not_saved(self.saved_by),
+                    declared=_set_of(lost),
                 )
             )
         if spread:
-            widest = max((each for item in straight for each in item.items), key=lambda each: each.distance)
+            widest = max(_items(straight), key=lambda each: each.distance)
             said.append(stories.NOISY.format(trainer=self.trainer, path=widest.path, spread=spread))
-        return Verdict("noisy" if spread else "exact", ". ".join(said), None, None, spread, left_out)
+        known = tuple(sorted({*left_out, *lost, *unsteady}))
+        return Verdict("noisy" if spread else "exact", ". ".join(said), None, None, spread, known)
 
-
-def _moments(run: Run) -> Iterator[Moment]:
-    yield from ((step, False) for step in run.states)
-    yield from ((step, True) for step in run.evaluated)
-
-
-def _state(run: Run, moment: Moment) -> Fingerprint | None:
-    return (run.evaluated if moment[1] else run.states).get(moment[0])
+    def _forgotten(self, allowed: float) -> tuple[list[Difference], set[str]]:
+        """Return what is not saved, and what all runs from checkpoints have alike, and not as it was straight
+        through; and what is not saved and differs between straight runs as well.
+        """
+        truth, *others = self.runs
+        unsteady: set[str] = set()
+        cut: list[dict[str, Difference]] = []
+        for run in others:
+            step = max(truth.states.keys() & run.states.keys(), default=0)
+            if run.name == "wide" or step <= run.start:
+                continue
+            unsaved = [
+                item
+                for item in explanations(truth.states[step], run.states[step])
+                if item.leaf.kind == "unsaved" and item.distance > allowed
+            ]
+            if run.start:
+                cut.append({item.path: item for item in unsaved})
+            else:
+                unsteady |= {_attribute(item.path) for item in unsaved}
+        left_out = {*self.declared, *self.known, *unsteady}
+        first, *rest = cut or [{}]
+        forgotten = [
+            item
+            for path, item in first.items()
+            if not is_within(path, left_out)
+            and all(path in each and _is_alike(item.other, each[path].other, allowed) for each in rest)
+        ]
+        return forgotten, unsteady
 
 
 def _metric(name: str, value: float | None) -> Leaf | None:
@@ -361,7 +361,17 @@ def _is_tensor(item: Difference) -> bool:
 
 
 def _is_metric(item: Difference) -> bool:
-    return item.path.startswith(_METRIC)
+    return item.path.startswith(METRIC)
+
+
+def _is_alike(one: Leaf | None, other: Leaf | None, allowed: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.digest == other.digest or one.distance(other) <= allowed
+
+
+def _items(found: list[_Found]) -> Iterator[Difference]:
+    return (each for item in found for each in item.items)
 
 
 def _without(found: _Found, names: tuple[str, ...]) -> _Found:
@@ -373,8 +383,29 @@ def _container(path: str) -> str:
     return re.sub(r"(\[\d+\]| \(\d+\))$", "", path)
 
 
+def _attribute(path: str) -> str:
+    """Return the attribute that something is in."""
+    return re.split(r"[\[ ]", path, maxsplit=1)[0]
+
+
 def _declared(name: str) -> str:
-    return name.removeprefix(_METRIC).strip("'") if name.startswith(_METRIC) else name
+    return name.removeprefix(METRIC).strip("'") if name.startswith(METRIC) else name
+
+
+def _names(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return paths and metrics as a class declares them."""
+    return tuple(sorted({_declared(_container(path)) for path in paths}))
+
+
+def _set_of(names: Sequence[str]) -> str:
+    return "{" + ", ".join(map(repr, names)) + "}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    names = sorted({_container(path) for path in paths})
+    return ", ".join(names[:_MOST_LISTED]) + (
+        f" and {len(names) - _MOST_LISTED} others" if len(names) > _MOST_LISTED else ""
+    )
 
 
 def _nearest(found: list[Difference]) -> str | None:

@@ -183,9 +183,8 @@ class WidthProof:
             self._forget()
             return
         self._done.append(repeat.run)
-        rehearsed = self._state.plan.proved("rehearsal")
-        known = ((), 0.0) if rehearsed is None else (rehearsed.volatile, rehearsed.spread)
-        verdict = judge(self._policy.trainer, self._done, self._state.required, *known)
+        left_out = self._state.plan.left_out
+        verdict = judge(self._policy.trainer, self._done, self._state.required, *left_out)
         differs = verdict.outcome == "differs"
         if differs and len(self._done) == 2 and repeat.run.error is None:
             self._nudge(repeat)

@@ -251,6 +251,12 @@ class Plan:
         """Return the latest proof of a kind."""
         return self._proved.get(kind)
 
+    @property
+    def left_out(self) -> tuple[tuple[str, ...], float]:
+        """What proofs have found to differ each time, and how far floats do: later ones allow for it."""
+        names = dict.fromkeys(name for each in self.proofs for name in each.volatile)
+        return tuple(names), max((each.spread for each in self.proofs), default=0.0)
+
     def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
         """Return the last checkpoint at or before `step` on the path to `node`; None means from scratch."""
         for above in node.lineage():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,6 +23,8 @@ Name = Literal[
     "unsaved",
 ]
 Outcome = Literal["exact", "noisy", "differs"]
+Moment = tuple[int, bool]
+"""A step, and whether it is after an evaluation."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,20 @@ class Run:
         """Take in a state."""
         (self.evaluated if evaluated else self.states)[step] = fingerprint
 
+    @property
+    def moments(self) -> Iterator[Moment]:
+        """When its state was noted."""
+        yield from ((step, False) for step in self.states)
+        yield from ((step, True) for step in self.evaluated)
+
+    def state(self, moment: Moment) -> Fingerprint | None:
+        """Return its state at a moment, if it was noted."""
+        return (self.evaluated if moment[1] else self.states).get(moment[0])
+
+    def is_loaded(self, moment: Moment) -> bool:
+        """Whether its state at a moment is what was loaded, before anything was done with it."""
+        return self.start > 0 and moment == (self.start, False)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -57,8 +73,9 @@ class Verdict:
     `text` is for the person who wrote the trainer: empty where there is nothing to say, a warning where
     something is volatile, and what differs, why, and what to do where the outcome is "differs". `path` names
     what differs, if it is on the trainer; `step` is the step after which it was seen. `spread` is how far
-    floats of straight runs are apart, relative to their scale. `volatile` has what differs each time and
-    means nothing: paths and metrics, to be left out of later proofs.
+    floats of straight runs are apart, relative to their scale. `volatile` has what differs each time, and
+    what is not saved and was told: paths and metrics, to be left out of later proofs. A verdict is `doubtful`
+    where all that differs may have done so by itself: training the same once more can tell.
     """
 
     outcome: Outcome
@@ -67,6 +84,7 @@ class Verdict:
     step: int | None = None
     spread: float = 0.0
     volatile: tuple[str, ...] = ()
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

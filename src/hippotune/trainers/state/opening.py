@@ -40,7 +40,7 @@ def opened(value: Any, is_root: bool, is_saved: bool = True) -> Opened:
     kind = type(value)
     name = name_of(kind)
     if kind is dict:
-        return _mapping(value, name)
+        return _mapping(value, name, is_saved)
     if kind in CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return _sequence(value, name, value)
     if isinstance(value, (type, types.ModuleType)):
@@ -82,7 +82,7 @@ def opened(value: Any, is_root: bool, is_saved: bool = True) -> Opened:
         inner = getattr(value, "_orig_mod", None)
         return Opened(described(value), name, [] if inner is None else [("._orig_mod", inner)])
     if not is_saved and isinstance(value, (dict, list)):
-        return _mapping(value, name) if isinstance(value, dict) else _sequence(value, name, value)
+        return _mapping(value, name, False) if isinstance(value, dict) else _sequence(value, name, value)
     if not is_saved or (is_root and isinstance(value, Trainer)):
         return Opened(described(value), name, list(walk.attributes(value)))
     if walk.is_torch(value, "nn.parallel.DistributedDataParallel"):
@@ -121,8 +121,11 @@ def _set(value: Any, name: str) -> Opened:
     return Opened(text, f"{name} {written}", attributes, (), None, order)
 
 
-def _mapping(value: Mapping[Any, Any], name: str) -> Opened:
+def _mapping(value: Mapping[Any, Any], name: str, is_saved: bool = True) -> Opened:
+    """Open a dict. Of one that is not saved, the order counts for nothing: those who load fill it anew."""
     children, keys = items_of(value.items())
+    if not is_saved:
+        keys.sort(key=lambda key: f"{type(key).__name__} {key!r}")
     text = listing(f"{described(value)} with", keys) if keys else f"an empty {type(value).__name__}"
     return Opened(text, f"{name} {written(keys)}", children)
 

@@ -1,0 +1,101 @@
+"""Which plain values differ by themselves, and mean nothing: clocks, step times, memory, process numbers.
+
+Only a number, a text, or a metric that no tuner needs can be volatile. What training computes must not be
+taken for one, nor what a checkpoint loses, so something has to tell them apart:
+
+* what is trained shows in a metric that a tuner needs. So volatile is what has three values in three runs of
+  a step, or another value when the same is done again, and no such metric has; between straight runs, only
+  what differs from the checkpoint on too, or what no step changes;
+* an audit measures only where there is a doubt: volatile is what repetitions that were measured differ in, or
+  what the step has left as it was and all repetitions have not.
+
+Coarse clocks agree by chance: then it takes another round of runs to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hippotune.protocol.proof import Moment, Name, Run
+
+METRIC = "the metric "
+_FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
+
+
+def is_volatile(path: str, runs: Sequence[Run]) -> bool:
+    """Whether a plain value or a metric, which differs between some of the runs, does so by itself."""
+    value = _Value(path, runs)
+    if runs[0].name == "narrow":
+        return False
+    if path.startswith(METRIC):
+        return any(map(_differs_alike, value.seen()))
+    if runs[0].name == "straight":
+        return value.varies_at_a_branch()
+    return any(map(value.varies, value.seen()))
+
+
+@dataclass
+class _Value:
+    """What runs have at a path; all are compared with the first of them."""
+
+    path: str
+    runs: Sequence[Run]
+
+    def at(self, run: Run, moment: Moment) -> str | None:
+        """Return what tells the value of a run from others, if it is there."""
+        if self.path.startswith(METRIC):
+            value = run.metrics.get(moment[0], {}).get(self.path.removeprefix(METRIC).strip("'"))
+            return None if value is None or not moment[1] else repr(value)
+        state = run.state(moment)
+        leaf = None if state is None else state.by_place.get((self.path, False))
+        return None if leaf is None else leaf.digest
+
+    def seen(self) -> Iterator[list[tuple[Run, str]]]:
+        """Yield which runs have which values, moment by moment, but for what was only loaded."""
+        moments = {moment for run in self.runs for moment in run.moments}
+        for moment in moments | {(step, True) for run in self.runs for step in run.metrics}:
+            yield [
+                (run, value)
+                for run in self.runs
+                if not run.is_loaded(moment) and (value := self.at(run, moment)) is not None
+            ]
+
+    def _is_kept_by_training(self) -> bool:
+        """Whether steps leave it as it is: it was made at the start, and is not trained."""
+        truth = self.runs[0]
+        values = {self.at(truth, (step, False)) for step in truth.states}
+        return len(values) == 1 and None not in values
+
+    def varies_at_a_branch(self) -> bool:
+        """Whether repetitions that were measured differ; or all from a step that has left it as it was."""
+        straight, *repeated = self.runs
+        (step,) = straight.states
+        measured = {self.at(run, (step, False)) for run in repeated if run.metrics}
+        kept = self.at(straight, (step, False))
+        is_kept = all(self.at(run, (run.start, False)) == kept for run in repeated)
+        is_other = all(self.at(run, (step, False)) != kept for run in repeated)
+        return len(measured) > 1 or (is_kept and is_other and len(repeated) > 1)
+
+    def varies(self, seen: list[tuple[Run, str]]) -> bool:
+        """Whether it is not the same when the same is done again.
+
+        Where straight runs alone differ, and training changes it, it is trained: runs from the checkpoint
+        go on with what it was.
+        """
+        straight = {value for run, value in seen if run.name in _FROM_SCRATCH}
+        cut = [(run, value) for run, value in seen if run.name not in _FROM_SCRATCH]
+        is_followed = {value for _, value in cut} <= {value for run, value in seen if run is self.runs[0]}
+        return (
+            len({value for _, value in seen}) > 2
+            or _differs_alike(cut)
+            or (len(straight) > 1 and (not is_followed or self._is_kept_by_training()))
+        )
+
+
+def _differs_alike(seen: list[tuple[Run, str]]) -> bool:
+    """Whether runs of one kind differ, or three of any kind."""
+    kinds: dict[tuple[str, int], set[str]] = {}
+    for run, value in seen:
+        kinds.setdefault(("", 0) if run.name in _FROM_SCRATCH else (run.name, run.start), set()).add(value)
+    return max(map(len, kinds.values()), default=0) > 1 or len({value for _, value in seen}) > 2
