@@ -13,7 +13,7 @@ import torch
 
 from hippotune.engine.verdicts import judge
 from hippotune.protocol.fingerprint import Fingerprint
-from hippotune.protocol.proof import Name, Run
+from hippotune.protocol.proof import Name, Run, Verdict
 from hippotune.trainers.state.fingerprint import of_graph
 
 State = Mapping[str, Any]
@@ -42,6 +42,23 @@ def run(
         {} if metrics is None else {last: metrics},
         error,
     )
+
+
+def own(saved: State, live: State) -> Fingerprint:
+    """Return the state of a trainer that says by state_dict() what is saved of it."""
+    itself = of_graph(SimpleNamespace(**live), unsaved=True)
+    return Fingerprint((*of_graph(dict(saved), "state_dict()"), *itself), "state_dict()")
+
+
+def runs_of(momentum: Mapping[Name, tuple[float, ...]]) -> list[Run]:
+    """Return runs that end at step 2, or after a step where they have one value; one from a cut has two."""
+    runs = []
+    for name, values in momentum.items():
+        start = 1 if name in ("fresh", "warm", "repeated") else 0
+        first = 2 if name == "straight" else 1
+        states = {step: own({"w": step}, {"w": step, "m": m}) for step, m in enumerate(values, first)}
+        runs.append(Run(name, start, states))
+    return runs
 
 
 def rehearsed(*, one: Any, two: Any, fresh: Any, warm: Any, again: Any, **options: Any) -> list[Run]:
@@ -74,6 +91,44 @@ def test_what_a_load_loses_is_named_with_its_effect() -> None:
 def test_what_a_load_changes_and_no_step_depends_on_is_no_difference() -> None:
     runs = [run("reference", {"cache": 1}, {"cache": 2}), run("fresh", {"cache": None}, {"cache": 2})]
     assert judge("Net", runs).outcome == "exact"
+
+
+def test_what_is_not_saved_and_not_missed_yet_is_told_by_name_and_once() -> None:
+    told = judge(
+        "Net", runs_of({"reference": (1.0, 1.9), "warm": (0, 0.9), "fresh": (0, 0.9), "again": (1.0,)})
+    )
+    assert (told.outcome, told.volatile) == ("exact", ("self.m",))
+    assert told.text.startswith(
+        "Net does not save self.m: a step after a cut, self.m is 1.9 straight through"
+    )
+    assert (
+        "Put it into state_dict(), and back in load_state_dict(), or say by volatile = {'self.m'}"
+        in told.text
+    )
+    audit = runs_of({"straight": (1.9,), "repeated": (0, 0.9)})
+    assert "does not save self.m" in judge("Net", audit).text
+    assert judge("Net", audit, volatile=told.volatile).text == ""
+
+
+@pytest.mark.parametrize(
+    ("momentum", "known"),
+    [
+        ({"reference": (1, 2), "warm": (0, 2), "fresh": (0, 2), "again": (1,)}, ()),  # made anew: a cache
+        (
+            {"reference": (1, 2), "warm": (0, 3), "fresh": (0, 4), "again": (1,)},
+            (),
+        ),  # not the same when repeated
+        (
+            {"reference": (1, 2), "warm": (0, 3), "fresh": (0, 3), "again": (5,)},
+            ("self.m",),
+        ),  # nor straight through
+    ],
+)
+def test_what_is_not_saved_and_made_anew_or_differs_each_time_is_not_told(
+    momentum: Mapping[Name, tuple[float, ...]], known: tuple[str, ...]
+) -> None:
+    verdict = judge("Net", runs_of(momentum))
+    assert (verdict.outcome, verdict.text, verdict.volatile) == ("exact", "", known)
 
 
 def test_a_metric_that_differs_while_nothing_on_self_does_points_outside() -> None:
@@ -237,6 +292,99 @@ def test_a_number_that_is_trained_is_not_volatile_for_two_runs_that_differ() -> 
     assert judge("Net", made).volatile == ("self.t",)
     clock = rehearsed(one={"t": 1.0}, two={"t": 2.0}, fresh={"t": 3.0}, warm={"t": 4.0}, again={"t": 5.0})
     assert judge("Net", clock).volatile == ("self.t",)
+
+
+ROUNDS: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]] = {
+    "a clock in seconds": (
+        {"reference": (30, 30), "warm": (30, 31), "fresh": (30, 31), "again": (30,)},
+        {"warm": (30, 31), "fresh": (30, 31), "again": (31, 31)},
+    ),
+    "a time in words": (
+        {"reference": (":30", ":31"), "warm": (":30", ":32"), "fresh": (":30", ":32"), "again": (":30",)},
+        {"warm": (":30", ":33"), "fresh": (":30", ":33"), "again": (":33", ":33")},
+    ),
+    "a process number": (
+        {"reference": (7, 7), "warm": (7, 7), "fresh": (7, 8), "again": (7,)},
+        {"warm": (7, 7), "fresh": (7, 9), "again": (7, 7)},
+    ),
+    "a step's seconds, rounded": (
+        {"reference": (0.03, 0.04), "warm": (0.03, 0.03), "fresh": (0.03, 0.03), "again": (0.03,)},
+        {"warm": (0.03, 0.03), "fresh": (0.03, 0.03), "again": (0.03, 0.03)},
+    ),
+    "lost": (
+        {"reference": (1, 2), "warm": (1, 7), "fresh": (1, 7), "again": (1,)},
+        {"warm": (1, 7), "fresh": (1, 7), "again": (1, 2)},
+    ),
+    "lost, and the same in all steps": (
+        {"reference": (5, 5), "warm": (0, 0), "fresh": (0, 0), "again": (5,)},
+        {"warm": (0, 0), "fresh": (0, 0), "again": (5, 5)},
+    ),
+    "trained from another start": (
+        {"reference": (1.0, 2.0), "warm": (1.0, 2.0), "fresh": (1.0, 2.0), "again": (1.5,)},
+        {"warm": (1.0, 2.0), "fresh": (1.0, 2.0), "again": (1.7, 2.7)},
+    ),
+}
+
+
+def round_of(values: Mapping[Any, tuple[Any, ...]], losses: Mapping[int, float] | None = None) -> list[Run]:
+    """Return runs with a value at each step, and a loss that does not depend on it, or on a value it does."""
+    runs = []
+    for name, each in values.items():
+        found = run(name, *({"w": np.ones(2), "value": value} for value in each))
+        found.metrics[len(each)] = {"loss": (losses or {}).get(each[-1], 0.5)}
+        runs.append(found)
+    return runs
+
+
+@pytest.mark.parametrize("case", ROUNDS)
+def test_values_that_agree_by_chance_are_told_from_what_is_lost_by_a_second_round(case: str) -> None:
+    first, second = ROUNDS[case]
+    verdict = judge("Net", round_of(first), frozenset({"loss"}))
+    assert (verdict.outcome, verdict.doubtful, verdict.path) == ("differs", True, "self.value")
+    verdict = judge("Net", [*round_of(first), *round_of(second)], frozenset({"loss"}))
+    if case.startswith(("lost", "trained")):
+        assert (verdict.outcome, verdict.path) == ("differs", "self.value")
+    else:
+        assert (verdict.outcome, verdict.volatile) == ("exact", ("self.value",))
+
+
+def test_what_a_needed_metric_depends_on_leaves_no_doubt() -> None:
+    first, second = ROUNDS["a process number"]
+    losses = {8: 0.25}
+    assert not judge("Net", round_of(first, losses), frozenset({"loss"})).doubtful
+    verdict = judge("Net", [*round_of(first, losses), *round_of(second, losses)], frozenset({"loss"}))
+    assert (verdict.outcome, verdict.path) == ("differs", "self.value")
+
+
+def test_metrics_right_after_a_load_are_those_of_a_straight_run() -> None:
+    state = {"w": 1}
+    runs = [run("reference", state, state), run("warm", state, state), run("again", state)]
+    runs[1].metrics[1], runs[2].metrics[1] = {"loss": 0.25}, {"loss": 0.5}
+    verdict = judge("Net", runs, frozenset({"loss"}))
+    assert (verdict.outcome, verdict.step) == ("differs", 1)
+
+
+@pytest.mark.parametrize(
+    ("straight", "repeated", "outcome"),
+    [
+        (30, [(30, 45), (30, 45)], "exact"),  # a clock in seconds
+        (0.034, [(0.03, 0.03), (0.03, 0.03), (0.03, 0.031)], "exact"),  # rounded seconds
+        (0.9, [(1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)], "differs"),  # hidden state in one run alone
+        (1.0, [(1.0, 0.9), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)], "differs"),  # or in the other
+    ],
+)
+def test_a_value_that_differs_at_a_branch_is_repeated_and_measured(
+    straight: float, repeated: list[tuple[float, float]], outcome: str
+) -> None:
+    runs = [Run("straight", 0, {2: noted({"value": straight})})]
+    verdicts: list[Verdict] = []
+    for values in repeated:
+        runs.append(run("repeated", *({"value": value} for value in values)))
+        if verdicts:
+            runs[-1].metrics[2] = {"loss": 0.5}
+        verdicts.append(judge("Net", runs, frozenset({"loss"})))
+    assert all(verdict.doubtful for verdict in verdicts[:-1])
+    assert verdicts[-1].outcome == outcome
 
 
 def test_a_run_that_raises_is_quoted() -> None:

@@ -3,11 +3,11 @@
 Only a number, a text, or a metric that no tuner needs can be volatile. What training computes must not be
 taken for one, nor what a checkpoint loses, so something has to tell them apart:
 
-* what is trained shows in a metric that a tuner needs. So volatile is what has three values in three runs of
-  a step, or another value when the same is done again, and no such metric has; between straight runs, only
-  what differs from the checkpoint on too, or what no step changes;
+* what is trained shows in a metric that a tuner needs: no such metric may differ;
+* what is lost is the same each time. Volatile is what has three values in three runs of a step, or another
+  one when the same is done again, unless runs from the checkpoint go on with it as training does;
 * an audit measures only where there is a doubt: volatile is what repetitions that were measured differ in, or
-  what the step has left as it was and all repetitions have not.
+  what the step has left as it was and no repetition has.
 
 Coarse clocks agree by chance: then it takes another round of runs to tell.
 """
@@ -26,13 +26,14 @@ _FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsa
 def is_volatile(path: str, runs: Sequence[Run]) -> bool:
     """Whether a plain value or a metric, which differs between some of the runs, does so by itself."""
     value = _Value(path, runs)
-    if runs[0].name == "narrow":
-        return False
-    if path.startswith(METRIC):
-        return any(map(_differs_alike, value.seen()))
-    if runs[0].name == "straight":
-        return value.varies_at_a_branch()
-    return any(map(value.varies, value.seen()))
+    match runs[0].name:
+        case "narrow":
+            return False
+        case "straight" if not path.startswith(METRIC):
+            return value.varies_at_a_branch()
+        case _:
+            is_trained = not path.startswith(METRIC) and value.is_trained()
+            return any(map(_varies, value.seen())) and not is_trained
 
 
 @dataclass
@@ -61,11 +62,18 @@ class _Value:
                 if not run.is_loaded(moment) and (value := self.at(run, moment)) is not None
             ]
 
-    def _is_kept_by_training(self) -> bool:
-        """Whether steps leave it as it is: it was made at the start, and is not trained."""
+    def is_trained(self) -> bool:
+        """Whether steps change it, and all runs go on from the checkpoint with what it was: straight runs
+        differ then, for they start differently. Without a checkpoint, where no three runs differ.
+        """
         truth = self.runs[0]
         values = {self.at(truth, (step, False)) for step in truth.states}
-        return len(values) == 1 and None not in values
+        if len(values) == 1 and None not in values:
+            return False
+        if not (cut := [run for run in self.runs if run.start > truth.start]):
+            return all(len({value for _, value in seen}) < 3 for seen in self.seen())
+        moments = [(run, moment) for run in cut for moment in run.moments if truth.state(moment) is not None]
+        return all(self.at(run, moment) == self.at(truth, moment) for run, moment in moments)
 
     def varies_at_a_branch(self) -> bool:
         """Whether repetitions that were measured differ; or all from a step that has left it as it was."""
@@ -77,23 +85,8 @@ class _Value:
         is_other = all(self.at(run, (step, False)) != kept for run in repeated)
         return len(measured) > 1 or (is_kept and is_other and len(repeated) > 1)
 
-    def varies(self, seen: list[tuple[Run, str]]) -> bool:
-        """Whether it is not the same when the same is done again.
 
-        Where straight runs alone differ, and training changes it, it is trained: runs from the checkpoint
-        go on with what it was.
-        """
-        straight = {value for run, value in seen if run.name in _FROM_SCRATCH}
-        cut = [(run, value) for run, value in seen if run.name not in _FROM_SCRATCH]
-        is_followed = {value for _, value in cut} <= {value for run, value in seen if run is self.runs[0]}
-        return (
-            len({value for _, value in seen}) > 2
-            or _differs_alike(cut)
-            or (len(straight) > 1 and (not is_followed or self._is_kept_by_training()))
-        )
-
-
-def _differs_alike(seen: list[tuple[Run, str]]) -> bool:
+def _varies(seen: list[tuple[Run, str]]) -> bool:
     """Whether runs of one kind differ, or three of any kind."""
     kinds: dict[tuple[str, int], set[str]] = {}
     for run, value in seen:
