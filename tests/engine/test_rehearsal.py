@@ -282,6 +282,19 @@ def test_steps_are_repeated_on_the_platform_that_they_were_trained_on(platforms:
                 assert lease.source.platform == platforms[lease.worker]
 
 
+def test_a_plan_that_goes_on_on_another_platform_alone_is_rehearsed_there() -> None:
+    facts, disk, rehearsed = [], {}, []
+    for steps, platforms in enumerate((["a"], ["b"], ["b"], ["c", "a"]), start=5):
+        world = World(len(platforms), Plan.replay(facts), proofs=EXACT, platforms=platforms)
+        world.disk = disk
+        world.submit((FLAT, steps))
+        world.run()
+        assert len(world.answers) == 1
+        rehearsed.append([fact.platform for fact in verdicts(world)])
+        facts += world.facts
+    assert rehearsed == [["a"], ["b"], [], []]
+
+
 def test_where_no_worker_of_a_platform_is_left_the_rehearsal_begins_anew() -> None:
     world = World(2, proofs=EXACT, platforms=["a", "b"])
     world.submit((FLAT, 30))

@@ -148,12 +148,13 @@ class Audits:
         straight.note(step, Fingerprint.unpacked(plan.noted[position].fingerprint), evaluated=False)
         repeat.earlier.append(repeat.run)
         runs = [straight, *repeat.earlier]
-        verdict = judge(self._policy.trainer, runs, self._state.required, *plan.left_out)
+        platform = repeat.platform
+        verdict = judge(self._policy.trainer, runs, self._state.required, *plan.left_out(platform))
         if verdict.doubtful and len(repeat.earlier) < _MOST_REPEATS:
             repeat.run, repeat.evaluations = Run("repeated", repeat.start), frozenset({step})
             self._waiting.append(repeat)
             return
-        record(self._state, self._policy, "audit", position, verdict)
+        record(self._state, self._policy, "audit", position, verdict, platform)
 
     def lost(self, repeat: Repeat, reason: str) -> None:
         """A repetition was lost with its worker: it is open again, unless that happens all the time."""

@@ -113,7 +113,7 @@ class Proofs:
             state.leases.next_number(), repeat.study, worker, repeat.path, end, state.now, start, repeat.width
         )
         lease.proof, lease.notes, lease.updated_at = True, set(repeat.notes), state.now
-        lease.platform = state.workers.platform(worker)
+        lease.platform = repeat.platform = state.workers.platform(worker)
         state.leases.open(lease)
         for step in repeat.saves:
             state.promises.saves.add(lease, step)

@@ -16,7 +16,7 @@ that its worker is free; it goes on after the proofs. Where there is none, becau
 process that was killed before the proof was in, a proof lease is the reference.
 
 All are trained on one platform. Where no worker of the reference's is left, and there are others, there is
-another reference.
+another reference; and another rehearsal, where a plan that was proved goes on on other platforms alone.
 """
 
 from __future__ import annotations
@@ -79,10 +79,19 @@ class Rehearsal:
     @property
     def _steps(self) -> int:
         """How many steps are still to be rehearsed: 2, or 1 where nothing goes further; 0 when it is over."""
-        known = self._state.plan.proved("rehearsal")
         steps = min(self._asked, 2)
-        is_over = self._is_given_up or (known is not None and known.position.step >= steps)
-        return 0 if self._policy is None or is_over else steps
+        return 0 if self._policy is None or self._is_given_up or self._proved >= steps else steps
+
+    @property
+    def _proved(self) -> int:
+        """How many steps were rehearsed on the reference's platform; without one, on any that is there."""
+        proofs = [fact for fact in self._state.plan.proofs if fact.kind == "rehearsal"]
+        return max((fact.position.step for fact in proofs if self._counts(fact.platform)), default=0)
+
+    def _counts(self, platform: str) -> bool:
+        if not platform or self._reference is None:
+            return not platform or self._state.workers.is_there(platform)
+        return platform == self._platform
 
     @property
     def is_over(self) -> bool:
@@ -101,7 +110,7 @@ class Rehearsal:
         self._asked = max(self._asked, step)
         if node in self._trials or len(self._trials) < _MOST_TRIALS:
             self._trials[node] = (max(step, self._trials.get(node, (0, ""))[0]), study)
-        if (known := self._state.plan.proved("rehearsal")) is not None and self._steps > known.position.step:
+        if self._steps > self._proved > 0:
             self._is_overdue = True
 
     def _candidate(self) -> Node | None:
@@ -345,7 +354,7 @@ class Rehearsal:
             self._is_second = True
             self._repeat_all(step)
             return
-        record(self._state, self._policy, "rehearsal", Position(node.id, step), verdict)
+        record(self._state, self._policy, "rehearsal", Position(node.id, step), verdict, self._platform)
         source, adds_save = self._source, self._adds_save
         self._forget()
         if source is not None and adds_save:

@@ -28,7 +28,8 @@ class Owner(Protocol):
 class Repeat:
     """A path to be trained again, from scratch or from a checkpoint; what is seen of it goes into `run`.
 
-    `losses` is how often it was begun in vain. What becomes of it is for its `owner` to say.
+    `platform` is where it was begun last, and `losses` is how often in vain. What becomes of it is for its
+    `owner` to say.
     """
 
     run: Run
@@ -43,6 +44,7 @@ class Repeat:
     nudged: bool = False
     probe: bool = False
     width: Fraction = Fraction(1)
+    platform: str = ""
     losses: int = 0
 
     @property
@@ -66,11 +68,17 @@ def part(path: Path, start: int, end: int) -> Path:
 
 
 def record(
-    state: State, policy: ProofPolicy | None, kind: str, position: Position, verdict: Verdict, width: int = 1
+    state: State,
+    policy: ProofPolicy | None,
+    kind: str,
+    position: Position,
+    verdict: Verdict,
+    platform: str,
+    width: int = 1,
 ) -> None:
     """Make a verdict a fact of the plan. Where training differs, that ends the study, unless it is wide."""
     outcome, text = verdict.outcome, verdict.text
-    told = (verdict.path, verdict.step, verdict.spread, verdict.volatile, width)
+    told = (verdict.path, verdict.step, verdict.spread, verdict.volatile, width, platform)
     fact = ProofRecorded(kind, position, outcome, text, *told)
     state.plan.apply(fact)
     state.facts.append(fact)

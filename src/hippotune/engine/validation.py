@@ -116,8 +116,11 @@ def _proofs(engine: Engine) -> Iterator[str]:
     for lease in running.values():
         if lease.evaluations:
             yield f"a proof promises metrics: {lease.history()}"
-    steps = [fact.position.step for fact in engine.plan.proofs if fact.kind == "rehearsal"]
-    if any(later <= earlier for earlier, later in pairwise(steps)):
+    steps: dict[str, list[int]] = {}
+    for fact in engine.plan.proofs:
+        if fact.kind == "rehearsal":
+            steps.setdefault(fact.platform, []).append(fact.position.step)
+    if any(later <= earlier for each in steps.values() for earlier, later in pairwise(each)):
         yield "the rehearsal was decided more than once"
     yield from engine.proofs.rehearsal.faults()
     yield from engine.proofs.width.faults()

@@ -183,7 +183,7 @@ class WidthProof:
             self._forget()
             return
         self._done.append(repeat.run)
-        left_out = self._state.plan.left_out
+        left_out = self._state.plan.left_out(self._platform)
         verdict = judge(self._policy.trainer, self._done, self._state.required, *left_out)
         differs = verdict.outcome == "differs"
         if differs and len(self._done) == 2 and repeat.run.error is None:
@@ -191,7 +191,7 @@ class WidthProof:
             return
         node, _, step = repeat.path[-1]
         width = int(self._width)
-        record(self._state, self._policy, "width", Position(node.id, step), verdict, width)
+        record(self._state, self._policy, "width", Position(node.id, step), verdict, self._platform, width)
         if differs:
             self._state.keep_narrow()
         else:

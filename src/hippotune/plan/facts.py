@@ -163,7 +163,8 @@ class ProofRecorded:
 
     `kind` is "rehearsal", "audit" or "width", and `position` the furthest state that was compared. `text` is
     what to tell a person, with the `path` of what differs and the step after which it did. What is `volatile`
-    differs each time and means nothing. A proof of width is about one `width`.
+    differs each time and means nothing, or is not saved and was told. A proof of width is about one `width`.
+    What was compared was trained on one `platform`; empty where that was not recorded.
     """
 
     kind: str
@@ -175,6 +176,7 @@ class ProofRecorded:
     spread: float = 0.0
     volatile: tuple[str, ...] = ()
     width: int = 1
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Plan:
         self.order = 0
         self.bytes = 0
         self.proofs: list[ProofRecorded] = []
-        self._proved: dict[str, ProofRecorded] = {}
+        self.rehearsed: dict[str, int] = {}  # how many steps, by platform
         self.noted: dict[Position, StateRecorded] = {}
         self.interim: dict[Position, None] = {}
         self.studies: dict[str, StudyState] = {}
@@ -194,7 +194,8 @@ class Plan:
                 self.noted[position] = fact
             case ProofRecorded(kind, position):
                 self.proofs.append(fact)
-                self._proved[kind] = fact
+                if kind == "rehearsal":
+                    self.rehearsed[fact.platform] = position.step
                 if kind == "audit":
                     self.noted.pop(position, None)
             case StudyBegan() | StudyEnded() | StudyStopped() | TrialStopped():
@@ -247,15 +248,11 @@ class Plan:
             (each for each in self.proofs if each.outcome == "differs" and each.kind != "width"), None
         )
 
-    def proved(self, kind: str) -> ProofRecorded | None:
-        """Return the latest proof of a kind."""
-        return self._proved.get(kind)
-
-    @property
-    def left_out(self) -> tuple[tuple[str, ...], float]:
-        """What proofs have found to differ each time, and how far floats do: later ones allow for it."""
+    def left_out(self, platform: str) -> tuple[tuple[str, ...], float]:
+        """Return what proofs have found to differ each time, and how far floats do on a platform."""
         names = dict.fromkeys(name for each in self.proofs for name in each.volatile)
-        return tuple(names), max((each.spread for each in self.proofs), default=0.0)
+        spreads = (each.spread for each in self.proofs if each.platform in ("", platform))
+        return tuple(names), max(spreads, default=0.0)
 
     def nearest_checkpoint(self, node: Node, step: int) -> Position | None:
         """Return the last checkpoint at or before `step` on the path to `node`; None means from scratch."""

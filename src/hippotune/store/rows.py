@@ -259,7 +259,16 @@ def _proof_row(fact: StateRecorded | ProofRecorded) -> Row:
         body = [*fact.source, base64.b64encode(fact.fingerprint).decode()]
         return NOTE, *fact.position, _write_json(body)
     path = None if fact.path is None else storable(fact.path)
-    told = [fact.outcome, storable(fact.text), path, fact.step, fact.spread, *map(storable, fact.volatile)]
+    volatile = [storable(name) for name in fact.volatile]
+    told = [
+        fact.outcome,
+        storable(fact.text),
+        path,
+        fact.step,
+        fact.spread,
+        volatile,
+        storable(fact.platform),
+    ]
     kind = fact.kind if fact.width == 1 else f"{fact.kind} {fact.width}"
     return kind, *fact.position, _write_json(told)
 
@@ -286,8 +295,11 @@ def proofs_from(rows: Sequence[Row]) -> list[Fact]:
             facts.append(StateRecorded(Position(node, step), source, content))
         else:
             kind, _, width = kind.partition(" ")
-            outcome, text, path, after, spread, *volatile = body
-            told = (outcome, text, path, after, spread, tuple(volatile), int(width or 1))
+            outcome, text, path, after, spread, *more = body
+            volatile, platform = (
+                more if more and isinstance(more[0], list) else (more, "")
+            )  # as it was before
+            told = (outcome, text, path, after, spread, tuple(volatile), int(width or 1), platform)
             facts.append(ProofRecorded(kind, Position(node, step), *told))
     return facts
 
