@@ -59,6 +59,9 @@ def add_to(commands: Commands) -> None:
         "--logged", action="store_true", help="write the numbers that train() logged, in place of the metrics"
     )
     parser.add_argument(
+        "--unproved", action="store_true", help="write results though training was not proved to be exact"
+    )
+    parser.add_argument(
         "--format", choices=_FORMATS, help="the format (default: as the file's name ends, or csv)"
     )
 
@@ -69,6 +72,11 @@ def run(options: argparse.Namespace) -> int:
     chosen = _format(options.format, output)
     with reading(options) as stored:
         name, history = stored.info.name, stored.history
+        if not (history.is_proved or options.unproved) and any(history.measurements()):
+            raise InvalidInput(
+                f"the results of {name} are provisional: {history.exactness}. Run the study to its end, or, "
+                "to write them as they are: --unproved"
+            )
         table = LoggedTable(name, history) if options.logged else _results(name, history)
         _write(table, chosen, output)
     return 0

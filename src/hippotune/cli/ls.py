@@ -83,4 +83,7 @@ def _best(catalog: Catalog, info: StudyInfo) -> str:
         return ""
     aim = history.aim()
     best = None if aim is None else history.best(*aim)
-    return "" if best is None else f"{info.metric} {short.metric(best.metrics[info.metric])}"
+    if best is None:
+        return ""
+    value = f"{info.metric} {short.metric(best.metrics[info.metric])}"
+    return value if history.is_proved else f"{value}, not proved"

@@ -47,6 +47,7 @@ examples:
 
 _MOST_METRICS = 6
 _MOST_NAMED = 8
+_NOT_PROVED = ", not proved: provisional"
 
 
 def add_to(commands: Commands) -> None:
@@ -172,6 +173,9 @@ class Page:
             f"in {work.proof_seconds:,.1f} worker-seconds, as proofs, of the whole plan",
         )
         yield f"  resumed trials: {history.exactness}"
+        yield from (f"    {text}" for text in history.findings)
+        if platforms := dict.fromkeys(it.platform for it in history.plan.proofs if it.platform):
+            yield f"  proved on: {'; '.join(platforms)}"
         kept = sum(len(node.checkpoints) for node in history.plan.nodes)
         yield figure("checkpoints", kept, f"of the whole plan, {short.size(history.plan.bytes)}")
 
@@ -181,7 +185,7 @@ class Page:
             return
         metrics = ", ".join(f"{name} {short.metric(value)}" for name, value in best.metrics.items())
         yield ""
-        yield f"best by {self.aim[0]} ({self.aim[1]})"
+        yield f"best by {self.aim[0]} ({self.aim[1]}){'' if self.history.is_proved else _NOT_PROVED}"
         yield f"  trial {best.trial.number} at step {best.step}: {metrics}"
         yield from (f"  {name} = {short.sequence(of)}" for name, of in best.trial.config.items())
         if self.stored.exported is not None:
@@ -193,6 +197,9 @@ class Page:
         if not shown:
             return
         metrics, (same, differing) = self._metrics(shown), _contrasted(shown)
+        if not self.history.is_proved and any(trial.last() for trial in shown):
+            yield ""
+            yield f"results{_NOT_PROVED}"
         heads = ("trial", "asked", "trained", "at", *metrics, "", *differing)
         rows = [_row(trial, metrics, differing) for trial in shown]
         yield ""

@@ -14,7 +14,7 @@ from typing import cast
 
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
-from hippotune.history.exactness import said_of
+from hippotune.history.exactness import is_proved, said_of, told_by
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.history.trial import Metrics, TrialHistory
 from hippotune.plan.facts import RequestMade, SpanRecorded
@@ -122,6 +122,16 @@ class History:
     def exactness(self) -> str:
         """What was proved: whether resumed trials are the very trials that they go on with."""
         return said_of(self.plan.proofs)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether results count: until training was proved to be exact they are provisional."""
+        return is_proved(self.plan.proofs)
+
+    @property
+    def findings(self) -> list[str]:
+        """What proofs have found and a person should read."""
+        return told_by(self.plan.proofs)
 
     def measurements(self) -> Iterator[Measurement]:
         """Yield what was measured at the steps that were asked for."""

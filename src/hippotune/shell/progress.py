@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from hippotune.engine.lease import Lease
+from hippotune.errors import NotExact
 from hippotune.plan.node import Node
 from hippotune.plan.plan import reach
 from hippotune.shell.runtime import Closed, Runtime
@@ -69,7 +70,7 @@ class Progress:
         leases = {worker: lease for lease in running for worker in lease.workers}
         now = executor.now()
         left = max(self._unique - self._found - trained, 0)
-        best = self._best
+        best = None if isinstance(self._runtime.loop.error, NotExact) else self._best
         lines = [
             WorkerLine(worker) if (lease := leases.get(worker)) is None else _line(worker, lease)
             for worker in sorted({*engine.workers.idle, *engine.workers.busy})
@@ -91,7 +92,13 @@ class Progress:
             workers_expected=executor.workers * self._packing,
             best=None
             if best is None or best.metrics is None
-            else BestLine(best.trial.number, best.step, best.trial.config, best.metrics),
+            else BestLine(
+                best.trial.number,
+                best.step,
+                best.trial.config,
+                best.metrics,
+                is_proved=not engine.proofs.rehearsal.is_open,
+            ),
             seconds=now - self._began,
             seconds_left=self._seconds_left(left, running),
             checkpoint_bytes=engine.plan.bytes,

@@ -117,6 +117,8 @@ class Frame:
         text = Text(f"{self._snapshot.metric} ")
         text.append(short.metric(best.metrics[self._snapshot.metric]), style="bold green")
         text.append(f"{drawing.dot}trial {best.trial} at step {best.step:,}")
+        if not best.is_proved:
+            text.append(f"{drawing.dot}not proved yet", style="yellow")
         yield drawing.labelled("best", text)
         names = best.config.names if self._final else self._contrast.names(best.config)
         yield drawing.labelled("", Text(drawing.plain(short.config(best.config, names))))

@@ -59,7 +59,8 @@ def line(snapshot: Snapshot) -> str:
         parts[0] += f", {snapshot.requests_suspended:,} suspended"
     if (best := snapshot.best) is not None:
         value = short.metric(best.metrics[snapshot.metric])
-        parts.append(f"best {snapshot.metric} {value} (trial {best.trial} at step {best.step})")
+        proved = "" if best.is_proved else ", not proved yet"
+        parts.append(f"best {snapshot.metric} {value} (trial {best.trial} at step {best.step}{proved})")
     if snapshot.utilisation:
         parts.append(f"workers {snapshot.utilisation:.0%} busy")
     if snapshot.requests_open and snapshot.seconds_left is not None:
@@ -70,5 +71,5 @@ def line(snapshot: Snapshot) -> str:
 
 def _news(snapshot: Snapshot) -> object:
     """Return what a line is written for."""
-    best = snapshot.best and (snapshot.best.trial, snapshot.best.step)
+    best = snapshot.best and (snapshot.best.trial, snapshot.best.step, snapshot.best.is_proved)
     return snapshot.requests, snapshot.requests_answered, snapshot.steps_done, snapshot.steps_unique, best

@@ -30,12 +30,13 @@ class WorkerLine:
 
 @dataclass(frozen=True, slots=True)
 class BestLine:
-    """The best result so far."""
+    """The best result so far; provisional until training was proved to be exact."""
 
     trial: int
     step: int
     config: Config
     metrics: Mapping[str, float]
+    is_proved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
