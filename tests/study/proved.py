@@ -58,6 +58,24 @@ class Late(Steps):
         return len(self.buffer.items) if self.steps > 3 else 1.0
 
 
+class Forgetful(Steps):
+    """Its state_dict() leaves out what matters from the seventh step on."""
+
+    def build(self) -> None:
+        super().build()
+        self.momentum = 0.0
+
+    def amount(self) -> float:
+        self.momentum = 0.9 * self.momentum + 1.0
+        return self.momentum if self.steps > 6 else 1.0
+
+    def state_dict(self) -> dict[str, float]:
+        return {"value": self.value, "steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.value, self.steps = state["value"], state["steps"]
+
+
 class Counting(Steps):
     def amount(self) -> float:
         global count

@@ -8,6 +8,7 @@ import pytest
 
 import hippotune as hippo
 from hippotune import GridSearch, MultiStep
+from hippotune.cli.main import main
 from hippotune.errors import HippoError, NotExact
 from study import proved
 
@@ -57,3 +58,38 @@ def test_a_trainer_that_is_not_exact_is_caught_by_a_plain_study(
         with pytest.raises(NotExact) as again:
             hippo.Study("caught", trainer, home=tmp_path).open()
         assert str(again.value) == str(raised.value)
+
+
+def test_what_is_not_saved_and_matters_late_is_told_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executor = hippo.Local(workers=1)
+    with hippo.Study("told", proved.Forgetful, home=tmp_path, executor=executor) as study:
+        report = study.tune(GridSearch(SPACE, "loss", "min", 8), progress=False)
+    assert report.exactness == "exact: rehearsed, 1 step repeated at branches (1 finding: hippo show)"
+    assert main(["show", "told", "--home", str(tmp_path)]) == 0
+    assert "Forgetful does not save self.momentum: a step after a cut" in capsys.readouterr().out
+
+
+def test_nothing_provisional_is_reported_as_a_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executor = hippo.Local(workers=1)
+    with (
+        hippo.Study("refuted", proved.Unseeded, home=tmp_path, executor=executor) as study,
+        pytest.raises(NotExact),
+    ):
+        study.tune(GridSearch(SPACE, "loss", "min", 8), progress=True)
+    shown = capsys.readouterr().err
+    assert "answered" in shown
+    assert all("not proved yet" in line for line in shown.splitlines() if "best loss" in line)
+    assert "best loss" not in [line for line in shown.splitlines() if "answered" in line][-1]
+    at_home = ["refuted", "--home", str(tmp_path)]
+    assert main(["export", *at_home]) == 2
+    assert "the results of refuted are provisional: not exact: self.value differs" in capsys.readouterr().err
+    assert main(["export", "--unproved", *at_home]) == 0
+    assert capsys.readouterr().out.startswith("study,trial,step")
+    assert main(["show", *at_home]) == 0
+    assert "best by loss (min), not proved: provisional" in capsys.readouterr().out
+    assert main(["ls", "--home", str(tmp_path)]) == 0
+    assert "not proved" in capsys.readouterr().out
