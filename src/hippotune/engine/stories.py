@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hippotune.protocol.fingerprint import Difference
@@ -13,7 +14,10 @@ OUTSIDE = (
     "training changes on self and make it in build(); draw random numbers from random, numpy.random or "
     "torch, or from a generator on self"
 )
+PLAIN = ("number", "text")
+METRIC = "the metric "
 _STRAIGHT = "straight through"
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -124,12 +128,12 @@ EVALUATE = (
     "evaluated at each other's steps, so evaluate() has to leave everything as it is: let it work on copies. "
     "What nothing depends on can be declared: volatile = {{{path!r}}} in the class"
 )
-VOLATILE = (
+_VOLATILE = (
     "{names} of {trainer} {differ} each time the same step is trained, and {are} left out of the comparison. "
     "If that is meant, say so by volatile = {declared} in the class; if training or a result depends on it, "
     "that is not exact"
 )
-FORGOTTEN = (
+_FORGOTTEN = (
     "{trainer} does not save {names}: a step after a cut, {told}. No metric and nothing saved differs "
     "for it yet, but whatever training makes of it later will. {remedy}, or say by volatile = "
     "{declared} in the class that nothing depends on it"
@@ -141,11 +145,43 @@ NOISY = (
 )
 
 
-def remedy_for_what_is_not_saved(saved_by: str) -> str:
-    """Say how to have something saved; `saved_by` is the trainer's method that says what is."""
+def volatile(trainer: str, paths: Sequence[str]) -> str:
+    """Say what differs by itself, and how to declare it."""
+    names = sorted({container(path) for path in paths})
+    many = len(names) > 1
+    return _VOLATILE.format(
+        names=_listed(names),
+        trainer=trainer,
+        differ="differ" if many else "differs",
+        are="are" if many else "is",
+        declared=_as_set(map(declared, paths)),
+    )
+
+
+def forgotten(trainer: str, items: Sequence[Difference], saved_by: str) -> str:
+    """Say what is not saved, and not missed yet; `saved_by` is the trainer's method that says what is."""
+    names = sorted({attribute(item.path) for item in items})
+    remedy = "Have the __getstate__() or __reduce__() of its class keep it"
     if saved_by:
-        return f"Put it into {saved_by}, and back in load{'_state_dict' if 'dict' in saved_by else ''}()"
-    return "Have the __getstate__() or __reduce__() of its class keep it"
+        load = "load_state_dict()" if saved_by == "state_dict()" else "load()"
+        remedy = f"Put it into {saved_by}, and back in {load}"
+    return _FORGOTTEN.format(
+        trainer=trainer,
+        names=_listed(names),
+        told=items[0].told(_STRAIGHT, "from the checkpoint"),
+        remedy=remedy,
+        declared=_as_set(names),
+    )
+
+
+def remedy(item: Difference) -> str:
+    """Say how to declare a value that differs each time and means nothing."""
+    if item.leaf.kind not in PLAIN:
+        return ""
+    return (
+        ". If nothing depends on it (a clock, a path, a process number), "
+        f"volatile = {_as_set([declared(item.path)])} in the class leaves it out"
+    )
 
 
 def cause_of_a_cut(lost: Sequence[Difference], orders: Sequence[str], saved_by: str) -> str:
@@ -176,3 +212,44 @@ def cause_of_a_cut(lost: Sequence[Difference], orders: Sequence[str], saved_by: 
         "Everything on self was the same at the cut, so training or evaluate() uses something that is not "
         f"on self: {OUTSIDE}"
     )
+
+
+# Names.
+
+
+def container(path: str) -> str:
+    """Return what holds a volatile value: in a list that grows, the next one has another path."""
+    return re.sub(r"(\[\d+\]| \(\d+\))$", "", path)
+
+
+def attribute(path: str) -> str:
+    """Return the attribute that something is in."""
+    return re.split(r"[\[ ]", path, maxsplit=1)[0]
+
+
+def declared(path: str) -> str:
+    """Return the name by which a class declares something to be volatile."""
+    name = container(path)
+    return name.removeprefix(METRIC).strip("'") if name.startswith(METRIC) else name
+
+
+def nearest(found: Sequence[Difference]) -> str | None:
+    """Return the first that is on the trainer."""
+    return next((item.path for item in found if item.path.startswith("self")), None)
+
+
+def others(found: Sequence[Difference]) -> str:
+    """Say what differs besides the first."""
+    if len(found) == 1:
+        return ""
+    listed = ", ".join(item.path for item in found[1:4])
+    return f"; also different: {listed}{' and others' if len(found) > 4 else ''}"
+
+
+def _as_set(names: Iterable[str]) -> str:
+    return "{" + ", ".join(map(repr, sorted(set(names)))) + "}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} others" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more

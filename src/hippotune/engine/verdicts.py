@@ -15,14 +15,14 @@ The first run was trained straight through; all others must have its states and 
 from __future__ import annotations
 
 import math
-import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hippotune.engine import stories
-from hippotune.engine.stories import STORIES, Story
-from hippotune.engine.volatility import METRIC, is_volatile
+from hippotune.engine.stories import METRIC, STORIES, Story
+from hippotune.engine.unsaved import unsaved
+from hippotune.engine.volatility import is_volatile
 from hippotune.protocol.fingerprint import (
     Difference,
     Leaf,
@@ -38,8 +38,6 @@ WIDTH = 1e-6
 ROUNDINGS = 30
 
 _THE_SAME_AGAIN: frozenset[Name] = frozenset({"again", "twice"})
-_PLAIN = ("number", "text")
-_MOST_LISTED = 5
 
 
 def judge(
@@ -179,7 +177,7 @@ class _Case:
         if _is_metric(item):
             name = item.path.removeprefix(METRIC).strip("'")
             return bool(self.required) and name not in self.required
-        return all(leaf is not None and leaf.kind in _PLAIN for leaf in (item.one, item.other))
+        return all(leaf is not None and leaf.kind in stories.PLAIN for leaf in (item.one, item.other))
 
     # What is said.
 
@@ -212,11 +210,11 @@ class _Case:
         for step in sorted(run.evaluated.keys() & run.states.keys()):
             changed = differences(run.states[step], run.evaluated[step], self.declared)
             if items := [item for item in changed if not self._is_known(item)]:
-                told = items[0].told("before it", "after it") + _others(items)
+                told = items[0].told("before it", "after it") + stories.others(items)
                 text = stories.EVALUATE.format(
-                    trainer=self.trainer, step=step, told=told, path=_container(items[0].path)
+                    trainer=self.trainer, step=step, told=told, path=stories.container(items[0].path)
                 )
-                return Verdict("differs", text, _nearest(items), step)
+                return Verdict("differs", text, stories.nearest(items), step)
         return None
 
     def _differs(self, found: _Found, also: list[Difference], all_found: list[_Found]) -> Verdict:
@@ -228,21 +226,11 @@ class _Case:
         begin = f"{self.trainer} {story.what.format(start=run.start)}. "
         states = [item for item in items if not _is_metric(item)] or also
         first = (states or items)[0]
-        where = f"After step {step}, {first.told(story.one, story.other)}{_others(states or items)}"
+        where = f"After step {step}, {first.told(story.one, story.other)}{stories.others(states or items)}"
         if not states:
             where += f"; nothing {f'that {self.saved_by} saves' if self.saved_by else 'on self'} differs"
-        text = f"{begin}{where}. {self._cause(found, story)}{self._remedy(first)}"
-        return Verdict("differs", text, _nearest(states), step)
-
-    def _remedy(self, item: Difference) -> str:
-        """Say how to declare a value that differs each time and means nothing."""
-        if item.leaf.kind not in _PLAIN:
-            return ""
-        name = _declared(_container(item.path))
-        return (
-            f". If nothing depends on it (a clock, a path, a process number), volatile = {{{name!r}}} in the "
-            "class leaves it out"
-        )
+        text = f"{begin}{where}. {self._cause(found, story)}{stories.remedy(first)}"
+        return Verdict("differs", text, stories.nearest(states), step)
 
     @staticmethod
     def _differs_anyway(all_found: list[_Found]) -> bool:
@@ -267,7 +255,7 @@ class _Case:
             first = found.items[0]
             if first.leaf.kind == "array" or _is_metric(first):
                 return stories.WIDE
-            return stories.WIDE + stories.NOT_TRAINED.format(path=_container(first.path))
+            return stories.WIDE + stories.NOT_TRAINED.format(path=stories.container(first.path))
         if story.cause:
             return story.cause
         truth = self.runs[0]
@@ -286,66 +274,19 @@ class _Case:
         return stories.cause_of_a_cut(lost, orders, self.saved_by)
 
     def _passed(self, volatile: tuple[str, ...], straight: list[_Found], spread: float) -> Verdict:
+        left_out = (*self.declared, *self.known)
+        forgotten, unsteady = unsaved(self.runs, left_out, max(self.spread, spread) * TIMES)
         said = []
-        left_out = _names(volatile)
-        forgotten, unsteady = self._forgotten(max(self.spread, spread) * TIMES)
-        lost = sorted({_attribute(item.path) for item in forgotten})
         if volatile:
-            many = len({_container(path) for path in volatile}) > 1
-            said.append(
-                stories.VOLATILE.format(
-                    names=_listed(volatile),
-                    trainer=self.trainer,
-                    differ="differ" if many else "differs",
-                    are="are" if many else "is",
-                    declared=_set_of(left_out),
-                )
-            )
+            said.append(stories.volatile(self.trainer, volatile))
         if forgotten:
-            said.append(
-                stories.FORGOTTEN.format(
-                    trainer=self.trainer,
-                    names=_listed(lost),
-                    told=forgotten[0].told("straight through", "from the checkpoint"),
-                    remedy=stories.remedy_for_what_is_not_saved(self.saved_by),
-                    declared=_set_of(lost),
-                )
-            )
+            said.append(stories.forgotten(self.trainer, forgotten, self.saved_by))
         if spread:
             widest = max(_items(straight), key=lambda each: each.distance)
             said.append(stories.NOISY.format(trainer=self.trainer, path=widest.path, spread=spread))
-        known = tuple(sorted({*left_out, *lost, *unsteady}))
+        told = (stories.attribute(item.path) for item in forgotten)
+        known = tuple(sorted({*map(stories.declared, volatile), *told, *unsteady}))
         return Verdict("noisy" if spread else "exact", ". ".join(said), None, None, spread, known)
-
-    def _forgotten(self, allowed: float) -> tuple[list[Difference], set[str]]:
-        """Return what is not saved, and what all runs from checkpoints have alike, and not as it was straight
-        through; and what is not saved and differs between straight runs as well.
-        """
-        truth, *others = self.runs
-        unsteady: set[str] = set()
-        cut: list[dict[str, Difference]] = []
-        for run in others:
-            step = max(truth.states.keys() & run.states.keys(), default=0)
-            if run.name == "wide" or step <= run.start:
-                continue
-            unsaved = [
-                item
-                for item in explanations(truth.states[step], run.states[step])
-                if item.leaf.kind == "unsaved" and item.distance > allowed
-            ]
-            if run.start:
-                cut.append({item.path: item for item in unsaved})
-            else:
-                unsteady |= {_attribute(item.path) for item in unsaved}
-        left_out = {*self.declared, *self.known, *unsteady}
-        first, *rest = cut or [{}]
-        forgotten = [
-            item
-            for path, item in first.items()
-            if not is_within(path, left_out)
-            and all(path in each and _is_alike(item.other, each[path].other, allowed) for each in rest)
-        ]
-        return forgotten, unsteady
 
 
 def _metric(name: str, value: float | None) -> Leaf | None:
@@ -364,56 +305,9 @@ def _is_metric(item: Difference) -> bool:
     return item.path.startswith(METRIC)
 
 
-def _is_alike(one: Leaf | None, other: Leaf | None, allowed: float) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.digest == other.digest or one.distance(other) <= allowed
-
-
 def _items(found: list[_Found]) -> Iterator[Difference]:
     return (each for item in found for each in item.items)
 
 
 def _without(found: _Found, names: tuple[str, ...]) -> _Found:
     return _Found(found.run, found.moment, [it for it in found.items if not is_within(it.path, names)])
-
-
-def _container(path: str) -> str:
-    """Return what holds a volatile value: in a list that grows, the next one has another path."""
-    return re.sub(r"(\[\d+\]| \(\d+\))$", "", path)
-
-
-def _attribute(path: str) -> str:
-    """Return the attribute that something is in."""
-    return re.split(r"[\[ ]", path, maxsplit=1)[0]
-
-
-def _declared(name: str) -> str:
-    return name.removeprefix(METRIC).strip("'") if name.startswith(METRIC) else name
-
-
-def _names(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return paths and metrics as a class declares them."""
-    return tuple(sorted({_declared(_container(path)) for path in paths}))
-
-
-def _set_of(names: Sequence[str]) -> str:
-    return "{" + ", ".join(map(repr, names)) + "}"
-
-
-def _listed(paths: Sequence[str]) -> str:
-    names = sorted({_container(path) for path in paths})
-    return ", ".join(names[:_MOST_LISTED]) + (
-        f" and {len(names) - _MOST_LISTED} others" if len(names) > _MOST_LISTED else ""
-    )
-
-
-def _nearest(found: list[Difference]) -> str | None:
-    return next((item.path for item in found if item.path.startswith("self")), None)
-
-
-def _others(found: list[Difference]) -> str:
-    if len(found) == 1:
-        return ""
-    listed = ", ".join(item.path for item in found[1:4])
-    return f"; also different: {listed}{' and others' if len(found) > 4 else ''}"

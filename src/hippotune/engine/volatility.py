@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hippotune.engine.stories import METRIC
 from hippotune.protocol.proof import Moment, Name, Run
 
-METRIC = "the metric "
 _FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
 
 
