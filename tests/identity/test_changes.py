@@ -11,11 +11,10 @@ from hippotune.trainers.state.surroundings import WatchedGlobals
 from identity.cells import Cell
 
 FRAME = """
-import collections, itertools, random, types
+import collections, random, types
 import numpy as np
 import torch
 COUNT = 0
-NUMBERS = itertools.count()
 CACHE = [0]
 STATE = {{"x": 1, "inner": [1]}}
 DEFAULTS = collections.defaultdict(list)
@@ -79,7 +78,6 @@ def refused(train: str, helper: str = "pass") -> str:
     ("train", "change"),
     [
         ("global COUNT; COUNT += 1", "COUNT: 0 -> 1"),
-        ("self.x = 1 if next(NUMBERS) % 7 == 6 else 0", "NUMBERS: "),
         ("CACHE.append(1)", "CACHE: [0] -> [0, 1]"),
         ("CACHE[0] = 1", "CACHE: [0] -> [1]"),
         ("del CACHE[0]", "CACHE: [0] -> []"),
