@@ -108,8 +108,8 @@ class _Case:
             if item.run.name == "wide" or item.distance > (noise if item in straight else allowed)
         ]
         if beyond:
-            on_self = (item for item in beyond if not all(map(_is_metric, item.items)))
-            told = self._first_told(next(on_self, beyond[0]), everything)
+            seen = (item for item in beyond if truth.state(item.moment) or item.moment[0] in truth.metrics)
+            told = self._first_told(next(seen, beyond[0]), everything)
             verdict = self._differs(*told, everything)
             return replace(verdict, doubtful=all(map(self._is_plain, _items(found))))
         return self._passed(volatile, straight, spread)
