@@ -24,6 +24,7 @@ from hippotune.engine.stories import METRIC, STORIES, Story
 from hippotune.engine.unsaved import unsaved
 from hippotune.engine.volatility import is_volatile
 from hippotune.protocol.fingerprint import (
+    UNSAVED,
     Difference,
     Leaf,
     differences,
@@ -266,7 +267,7 @@ class _Case:
             ours, theirs = truth.states[at], run.states[at]
             explained = explanations(ours, theirs)
             lost = differences(ours, theirs, self.declared) if at == run.start else []
-            lost += [item for item in explained if item.leaf.kind == "unsaved"]
+            lost += [item for item in explained if item.leaf.kind in UNSAVED]
             orders = [item.path for item in explained if item.leaf.kind == "order"]
         if not orders and (step := found.moment[0]) in run.states and step in truth.states:
             later = explanations(truth.states[step], run.states[step])

@@ -15,13 +15,15 @@ from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Literal
 
-Kind = Literal["number", "text", "array", "random", "structure", "order", "unsaved"]
-"""What a leaf is. An `order` is that of a set; `unsaved` is what a class leaves out when it is pickled.
+Kind = Literal["number", "text", "array", "random", "structure", "order", "unsaved", "internal"]
+"""What a leaf is. An `order` is that of a set; `unsaved` is what a state_dict() or a user's class leaves out, and
+`internal` what a library does, which knows how to make it anew.
 
-Those two explain a difference elsewhere and are none by themselves.
+Those three explain a difference elsewhere and are none by themselves.
 """
 
-_EXPLAINS = ("order", "unsaved")
+UNSAVED = ("unsaved", "internal")
+_EXPLAINS = ("order", *UNSAVED)
 _NOT_THERE = "not there"
 
 

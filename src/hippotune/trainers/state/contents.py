@@ -69,8 +69,13 @@ def plain(value: Any) -> Described | None:
 def _atom(value: Any) -> Described:
     if type(value) is float:
         return "number", repr(value), _floats(np.array(value), "float")
-    kind: Kind = "number" if isinstance(value, _NUMBERS) else "text"
-    return kind, _short(value), Content(_digest_of_repr(value))
+    return _kind(value), _short(value), Content(_digest_of_repr(value))
+
+
+def _kind(value: Any) -> Kind:
+    if isinstance(value, (bytes, bytearray)) and len(value) > _LONG:
+        return "array"  # a model that a library has written, rather than a name
+    return "number" if isinstance(value, _NUMBERS) else "text"
 
 
 def _short(value: Any) -> str:
@@ -92,7 +97,7 @@ def by_repr(value: Any) -> Described | None:
             break
     else:
         text = walk.short(value)
-    return ("number" if isinstance(value, _NUMBERS) else "text"), text, Content(_digest_of_repr(value))
+    return _kind(value), text, Content(_digest_of_repr(value))
 
 
 def _digest_of_repr(value: Any) -> str:

@@ -19,10 +19,11 @@ import io
 import tarfile
 from collections import deque
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from hippotune.gc_pause import gc_paused
-from hippotune.protocol.fingerprint import Fingerprint, Kind, Leaf, is_within
+from hippotune.identity.ownership import is_users
+from hippotune.protocol.fingerprint import UNSAVED, Fingerprint, Kind, Leaf, is_within
 from hippotune.trainers import seeding
 from hippotune.trainers.state import contents, formats, walk
 from hippotune.trainers.state.contents import Content
@@ -41,6 +42,8 @@ _MOST_LEAVES = 20_000
 _MOST_UNSAVED = 1_000
 _MOST_OF_AN_ITEM = 1_000
 _DEEP = 40
+
+_Unsaved = Literal["", "unsaved", "inside", "internal"]
 
 
 def fingerprint(trainer: Any, known: Known | None = None) -> Fingerprint:
@@ -92,17 +95,18 @@ def _of_files(trainer: Any) -> tuple[Leaf, ...]:
 class _Path:
     """A way from the root: the way before, and the text or the key of a dict that leads on.
 
-    `digest` stands for the way, the same in every process.
+    `digest` stands for the way, the same in every process. `unsaved` is what it leads to if no checkpoint
+    keeps it: "internal" what a library leaves out, "inside" what is in an object of a library's.
     """
 
     __slots__ = ("before", "depth", "digest", "step", "top", "unsaved")
 
-    def __init__(self, before: _Path | None, step: Any, unsaved: bool = False) -> None:
+    def __init__(self, before: _Path | None, step: Any, unsaved: _Unsaved = "") -> None:
         self.before = before
         self.step = step
         self.depth: int = 0 if before is None else before.depth + 1
         self.top: _Path = self if before is None or before.before is None else before.top
-        self.unsaved: bool = unsaved or (before is not None and before.unsaved)
+        self.unsaved: _Unsaved = unsaved or ("" if before is None else before.unsaved)
         text = f"key {step.number}" if isinstance(step, Key) else step
         self.digest: str = _digest((before.digest if before else "") + text)
 
@@ -120,17 +124,18 @@ class _Walk:
         self._waiting: deque[tuple[_Path, Any]] = deque()
         self._sets: deque[tuple[_Path, list[Any]]] = deque()  # of objects: after all else is known
         self._unsaved = 0
-        self._name = ""
+        self._name = self._home = ""
         self._kept: list[Any] = []  # what is made on the way must not be freed, or its id would come again
 
     def run(self, root: Any, name: str, unsaved: bool) -> tuple[Leaf, ...]:
         """Walk from the root on, and return all leaves."""
-        self._walk(_Path(None, name, unsaved), root)
+        self._home = type(root).__module__
+        self._walk(_Path(None, name, "unsaved" if unsaved else ""), root)
         texts: dict[tuple[str, bool], int] = {}
         done = []
         for path, kind, text, content, alias in self._found:
             written = self._written(path)
-            place = written, kind in ("order", "unsaved")
+            place = written, kind in ("order", *UNSAVED)
             texts[place] = texts.get(place, 0) + 1
             if texts[place] > 1:
                 written = f"{written} ({texts[place]})"
@@ -198,8 +203,10 @@ class _Walk:
         found = opened(value, is_root=path.depth == 0, is_saved=not path.unsaved)
         if found.text is not None:
             self._note(path, "structure", found.text, Content(_digest(found.token), found.shape))
+        is_theirs = type(value) not in CONTAINERS and not is_users(type(value).__module__, self._home)
+        inside = "inside" if is_theirs and path.depth and path.unsaved == "unsaved" else path.unsaved
         for step, child in found.children:
-            self._add(_Path(path, step), child)
+            self._add(_Path(path, step, inside), child)
         if found.items is not None:
             self._sets.append((path, found.items))
         if found.order is not None:
@@ -207,7 +214,7 @@ class _Walk:
         for step, child in found.unsaved:
             if self._unsaved < _MOST_UNSAVED:
                 self._unsaved += 1
-                self._add(_Path(path, step, unsaved=True), child)
+                self._add(_Path(path, step, "internal" if is_theirs else "unsaved"), child)
 
     def _add(self, path: _Path, child: Any) -> None:
         if self._volatile and path.depth <= _DEEP and is_within(self._written(path), self._volatile):
@@ -235,7 +242,7 @@ class _Walk:
         if more and alias is not None:
             content = content._replace(digest=_digest(content.digest + more + alias.digest))
         if len(self._found) < _MOST_LEAVES:
-            self._found.append((path, "unsaved" if path.unsaved else kind, text + more, content, alias))
+            self._found.append((path, _kind_of(path, kind), text + more, content, alias))
         elif not path.unsaved and kind != "order":
             rest = self._rest.setdefault(path.top, hashlib.blake2b(digest_size=8))
             rest.update(f"{path.digest}{content.digest}".encode())
@@ -260,6 +267,13 @@ class _Walk:
         path = self._names.get(id(step.key)) if keys else None
         name = f"{type(step.key).__name__} {step.number}" if path is None else self._written(path, False)
         return f"[{name}]" if step.is_value else f"[{name}]'s key"
+
+
+def _kind_of(path: _Path, kind: Kind) -> Kind:
+    """Return what a leaf is. Of what is inside of a library's object, arrays count: weights, an average."""
+    if not path.unsaved or path.unsaved == "internal":
+        return path.unsaved or kind
+    return "unsaved" if path.unsaved == "unsaved" or kind == "array" else "internal"
 
 
 def _digest(content: str | bytes) -> str:
