@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Literal
 
 Kind = Literal["number", "text", "array", "random", "structure", "order", "unsaved", "internal"]
-"""What a leaf is. An `order` is that of a set; `unsaved` is what a state_dict() or a user's class leaves out, and
-`internal` what a library does, which knows how to make it anew.
+"""What a leaf is. An `order` is that of a set; `unsaved` is what the user leaves out of what is saved,
+and `internal` what a library does, which knows how to make it anew.
 
 Those three explain a difference elsewhere and are none by themselves.
 """
