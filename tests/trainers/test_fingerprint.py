@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 import hippotune as hippo
-from hippotune.protocol.fingerprint import Difference, Fingerprint, differences, explanations
+from hippotune.protocol.fingerprint import UNSAVED, Difference, Fingerprint, differences, explanations
 from hippotune.trainers.session import Session
 from hippotune.trainers.state.fingerprint import of_graph
 from hippotune.trainers.state.pickling import Known, dumps, loads
@@ -508,3 +508,28 @@ def _changed(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     return value + "x" if isinstance(value, str) else value + 1 if abs(value) < 2**20 else 0 * value
+
+
+class Dropping:
+    """Leaves something out when it is saved."""
+
+    def __init__(self) -> None:
+        self.kept, self.dropped = 1, [2]
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"kept": self.kept}
+
+
+def test_what_a_library_leaves_out_is_told_from_what_the_user_does() -> None:
+    loader = hippo.Loader(torch.utils.data.TensorDataset(torch.arange(8)), 2, seed=0)
+    next(iter(loader.batches(1)))
+    leaves = of_graph(SimpleNamespace(loader=loader, own=Dropping(), model=nn.Linear(1, 1)), unsaved=False)
+    kinds = {leaf.path: leaf.kind for leaf in leaves if leaf.kind in UNSAVED}
+    assert kinds["self.own.dropped"] == "unsaved"
+    assert {kind for path, kind in kinds.items() if path.startswith(("self.loader", "self.model"))} == {
+        "internal"
+    }
+    average = of_graph(SimpleNamespace(average=nn.Linear(1, 1), own=Dropping()), unsaved=True)
+    kinds = {leaf.path: leaf.kind for leaf in average}
+    assert kinds["self.average.weight"] == kinds["self.own.kept"] == "unsaved"
+    assert kinds["self.average.training"] == "internal"

@@ -85,8 +85,8 @@ class Rehearsal:
     @property
     def _proved(self) -> int:
         """How many steps were rehearsed on the reference's platform; without one, on any that is there."""
-        proofs = [fact for fact in self._state.plan.proofs if fact.kind == "rehearsal"]
-        return max((fact.position.step for fact in proofs if self._counts(fact.platform)), default=0)
+        rehearsed = self._state.plan.rehearsed
+        return max((rehearsed[platform] for platform in rehearsed if self._counts(platform)), default=0)
 
     def _counts(self, platform: str) -> bool:
         if not platform or self._reference is None:
