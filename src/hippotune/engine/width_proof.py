@@ -211,7 +211,8 @@ class WidthProof:
             error=event.error,
         )
         verdict = Verdict("differs", text, None, event.step)
-        record(self._state, self._policy, "width", Position(node.id, event.step), verdict, int(lease.width))
+        position = Position(node.id, event.step)
+        record(self._state, self._policy, "width", position, verdict, lease.platform, int(lease.width))
         self._state.keep_narrow()
         if self._pilot is None:
             self._forget()
