@@ -26,5 +26,5 @@ def interface_of(address: str) -> str | None:
 
     for name, found in psutil.net_if_addrs().items():
         if any(each.address == address for each in found):
-            return name
+            return str(name)
     return None
