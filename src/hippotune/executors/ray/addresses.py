@@ -22,7 +22,7 @@ def interface_of(address: str) -> str | None:
 
     Left to itself, gloo takes the one that the machine's own name leads to, which is often the loopback.
     """
-    import psutil  # Ray brings it along
+    import psutil
 
     for name, found in psutil.net_if_addrs().items():
         if any(each.address == address for each in found):
