@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import pytest
@@ -92,7 +93,15 @@ def test_a_restart_costs_what_starting_took_and_half_a_step() -> None:
     profile.observe(node(), 10, 20.0)
     profile.observe_start(3.0)
     profile.observe_start(5.0)
-    assert profile.restart == pytest.approx(0.5 + 4.0 / 2.0)
+    assert profile.restart == pytest.approx(0.5 + 4.8 / 2.0)
+
+
+def test_what_starting_takes_is_the_90th_percentile_of_all_starts() -> None:
+    profile = Profile()
+    assert profile.startup == 0.0
+    for seconds in random.Random(0).sample(range(11), 11):
+        profile.observe_start(float(seconds))
+    assert profile.startup == 9.0
 
 
 def test_a_slow_node_is_no_slow_width() -> None:

@@ -1,5 +1,6 @@
 import math
 import random
+import statistics
 
 import optuna
 import pytest
@@ -53,6 +54,32 @@ def test_it_stops_the_trials_that_optunas_median_pruner_stops_and_when(mode, see
     done = tune(tuner, by_number(lambda n, step: table[n][step - 1]))
     assert done.reached() == by_optuna(table, mode, n_startup_trials=startup, n_warmup_steps=warmup)
     assert len(set(done.reached().values())) > 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_by_viziers_rule_the_best_so_far_is_compared_with_running_averages(seed):
+    table = curves(seed)
+    done = tune(
+        MedianStopping(numbered(30), "score", "max", STEPS, startup_trials=3, rule="vizier"),
+        by_number(lambda n, step: table[n][step - 1]),
+    )
+    completed: list[list[float]] = []
+    for number, curve in enumerate(table):
+        for step in range(1, STEPS):
+            averages = [
+                sum(known) / len(known)
+                for other in completed
+                if (known := [value for value in other[:step] if not math.isnan(value)])
+            ]
+            best = max((value for value in curve[:step] if not math.isnan(value)), default=-math.inf)
+            is_behind = averages and best < statistics.median(averages)
+            if len(completed) >= 3 and (best == -math.inf or is_behind):
+                break
+        else:
+            step = STEPS
+            completed.append(curve)
+        assert done.reached()[number] == step
+    assert len(completed) < 30
 
 
 def test_trials_are_compared_only_at_the_steps_that_are_reported():

@@ -1,7 +1,8 @@
 """Who gets the free workers when the best are to win: by what trials are worth, not by how long they are.
 
 Every piece of work gets one slot, the best first. What is left over goes round the best first (uniform), all
-to the best (top), or mostly to the best (softmax).
+to the best (top), or in proportion to the softmax of the scores, rounded down, with the rest to the best
+(softmax), as in HyperSched (Liaw et al., 2019).
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.width import WAITS, Speed
 
 Kind = Literal["uniform", "top", "softmax"]
-
-# How many times the range of all scores is wider than a difference that makes one e times as likely.
-_SHARPNESS = 8.0
 
 
 def allocate(kind: Kind, scores: Sequence[float], workers: int) -> list[int]:
@@ -39,33 +37,17 @@ def allocate(kind: Kind, scores: Sequence[float], workers: int) -> list[int]:
             extra = [0] * len(scores)
             extra[best_first[0]] = left
         case "softmax":
-            extra = _by_softmax(scores, left, best_first)
+            extra = [math.floor(left * share) for share in _softmax(scores)]
+            extra[best_first[0]] += left - sum(extra)
     return [one + more for one, more in zip(given, extra, strict=True)]
 
 
-def _by_softmax(scores: Sequence[float], count: int, best_first: Sequence[int]) -> list[int]:
-    """Share out by softmax, in whole numbers: what is lost by rounding goes to the largest remainders.
-
-    Differences count relative to the range of all scores, so that it does not matter what a metric is in.
-    """
+def _softmax(scores: Sequence[float]) -> list[float]:
+    """Return the share of each by softmax of the scores themselves, as published."""
     top = max(scores)
-    lowest = min((score for score in scores if math.isfinite(score)), default=top)
-    spread = top - lowest
-    weights = [
-        1.0
-        if score == top
-        else math.exp((score - top) / spread * _SHARPNESS)
-        if 0 < spread < math.inf
-        else 0.0  # beside what is infinitely better
-        for score in scores
-    ]
-    total = sum(weights)
-    portions = [count * weight / total for weight in weights]
-    extra = [math.floor(portion) for portion in portions]
-    by_remainder = sorted(best_first, key=lambda each: extra[each] - portions[each])
-    for index in by_remainder[: count - sum(extra)]:
-        extra[index] += 1
-    return extra
+    weights = [1.0 if score == top else math.exp(score - top) for score in scores]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 class Allocation(WidthPolicy):
@@ -74,7 +56,8 @@ class Allocation(WidthPolicy):
     Parameters
     ----------
     kind : "uniform", "top" or "softmax"
-        How what is left over is shared out, after one slot for each.
+        How what is left over is shared out, after one slot for each. Softmax goes by the scores themselves:
+        what it does depends on the unit of the metric.
     max_width, scaling
         As for all policies.
     """

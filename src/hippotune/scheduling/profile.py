@@ -11,6 +11,8 @@ width starts from the guess, corrected by the error of the guess at the nearest 
 
 from __future__ import annotations
 
+import math
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
@@ -24,6 +26,8 @@ _MEMORY = 0.995
 # What every further slot is guessed to cost all of them, of their speed.
 _FRICTION = 0.07
 _WHOLE = Fraction(1)
+# Which part of all starts takes no longer than what a start is said to take, as in HyperSched.
+_MOST_STARTS = 0.9
 
 
 class Profile:
@@ -38,7 +42,7 @@ class Profile:
         }
         self._learned: dict[Fraction, tuple[float, float]] = {}
         self._speeds: dict[tuple[int, int], float] = {}  # as they are known at this moment, by fraction
-        self._starting = (0.0, 0)
+        self._starts: list[float] = []  # in ascending order
 
     @property
     def usual(self) -> float | None:
@@ -49,13 +53,19 @@ class Profile:
     def restart(self) -> float:
         """What going on elsewhere costs, in usual steps: what starting took, and half a step to wait for."""
         usual = self.usual
-        return 0.5 + (self.startup / usual if self._starting[1] and usual else 0.5)
+        return 0.5 + (self.startup / usual if self._starts and usual else 0.5)
 
     @property
     def startup(self) -> float:
-        """Seconds that it takes to start from a checkpoint or on several slots; 0 before one did."""
-        seconds, starts = self._starting
-        return seconds / starts if starts else 0.0
+        """Seconds within which nine of ten starts from a checkpoint or on several slots are over.
+
+        It is the 90th percentile of those so far, by linear interpolation; 0 before the first.
+        """
+        if not self._starts:
+            return 0.0
+        place = _MOST_STARTS * (len(self._starts) - 1)
+        low, high = self._starts[math.floor(place)], self._starts[math.ceil(place)]
+        return low + (place - math.floor(place)) * (high - low)
 
     def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> bool:
         """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
@@ -111,8 +121,7 @@ class Profile:
 
     def observe_start(self, seconds: float) -> None:
         """Take in what a lease took to start from a checkpoint, or on several slots."""
-        spent, starts = self._starting
-        self._starting = (spent + seconds, starts + 1)
+        insort(self._starts, seconds)
 
     def _observe_speed(self, width: Fraction, steps: int, speed: float) -> None:
         fade = _MEMORY**steps

@@ -1,11 +1,15 @@
-"""Median stopping (Golovin et al., 2017): stop a trial that is below what others had at that step."""
+"""Median stopping: stop a trial whose best score so far is below the median of what others had by that step.
+
+There are two rules of that name. Optuna's median pruner compares with the values of completed trials at the
+very step; Vizier (Golovin et al., 2017) with the averages of all that they reported up to it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,6 +19,7 @@ from hippotune.tuners.base import TrialGroup, Trials
 from hippotune.tuners.rungs import check_rungs, states_of
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 
+Rule = Literal["optuna", "vizier"]
 Curve = dict[int, tuple[float, Hashable]]
 """A trial's scores by step, with the states that have them."""
 
@@ -23,8 +28,9 @@ class MedianStopping(SpaceTuner):
     """Train to max_steps, but stop trials that are below the median on the way.
 
     At every multiple of `every` steps from `warmup_steps` on, a trial is stopped if the best score that it
-    has had is below the median of the scores that completed trials had at the same step. Nothing is stopped
-    before `startup_trials` are complete. The rule is the one of Optuna's MedianPruner.
+    has had is below the median over completed trials: of the scores that they had at the same step, as in
+    Optuna's MedianPruner; with ``rule="vizier"``, of the averages of all their scores up to that step.
+    Nothing is stopped before `startup_trials` are complete.
 
     Trials that have not parted yet have one vote in the median, and are stopped together or not at all;
     ``rungs="trials"`` gives each its own.
@@ -42,12 +48,14 @@ class MedianStopping(SpaceTuner):
         trials: int | None = None,
         seed: int = 0,
         rungs: str = "states",
+        rule: Rule = "optuna",
     ) -> None:
         super().__init__(space, metric, mode, max_steps, trials, seed)
         self.rungs = check_rungs(rungs)
         self.every = checks.whole("every", every)
         self.warmup_steps = checks.whole("warmup_steps", warmup_steps, least=0)
         self.startup_trials = checks.whole("startup_trials", startup_trials, least=0)
+        self.rule = checks.one_of("rule", rule, get_args(Rule))
 
     async def run(self, trials: Trials) -> None:
         """Keep every worker busy with a trial; withdraw those that fall behind."""
@@ -80,6 +88,17 @@ class MedianStopping(SpaceTuner):
         best = max(score for score, _ in curve.values())
         if best == -math.inf:
             return True
-        votes = {state: score for score, state in (other[step] for other in completed if step in other)}
+        votes = dict(vote for other in completed if (vote := self._vote(other, step)) is not None)
         others = [score for score in votes.values() if score > -math.inf]
         return bool(others) and best < float(np.median(others))
+
+    def _vote(self, curve: Curve, step: int) -> tuple[Hashable, float] | None:
+        """Return what a completed trial is compared by at a step, and the state that has it."""
+        if self.rule == "optuna":
+            score, state = curve.get(step, (-math.inf, None))
+            return (state, score) if step in curve else None
+        by_then = [each for at, each in curve.items() if at <= step]
+        scores = [score for score, _ in by_then if score > -math.inf]
+        if not scores:
+            return None
+        return by_then[-1][1], float(np.mean(scores))
