@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hippotune.sequences import Config
 from hippotune.tuners import Result, Trial, TrialGroup, Tuner
-from hippotune.tuners.base import Timing
+from hippotune.tuners.base import Child, Timing
 
 Score = Callable[[Config, int], float | None]
 Pick = Callable[[int], int]
@@ -53,8 +53,8 @@ class Scripted:
         self.groups.append(group)
         asked = []
         for what, step in group.asks:
-            if isinstance(what, Config):
-                trial = Trial(len(self.trials), what)
+            if isinstance(what, Config | Child):
+                trial = Trial(len(self.trials), what.config if isinstance(what, Child) else what)
                 self.trials.append(trial)
             else:
                 trial = what

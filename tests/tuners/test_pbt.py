@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hippotune import Simulated, Study
 from hippotune.sequences import Config, Constant, Exponential, Then
 from hippotune.spaces import Choice, Grid, Int, LogUniform, Option, Space, Uniform
 from hippotune.tuners import PBT
 from tuners.scripted import Scripted, tune
+from tuners.test_conformance import Idle
 
 SPACE = Space(
     {
@@ -161,3 +163,17 @@ def test_what_where_rejects_is_never_made():
         for step in range(20):
             values = trial.config.values(step)
             assert values["a"] != values["b"]
+
+
+def test_without_sharing_children_still_go_on_from_their_parents_weights(tmp_path):
+    tuner = PBT(SPACE, "score", "max", 5, 20, population=8, quantile=0.25, seed=1)
+    reports = {}
+    for share in (False, True):
+        with Study("pbt", Idle, home=tmp_path, executor=Simulated(2), share=share, audit=0) as study:
+            reports[share] = study.tune(tuner, progress=False)
+    assert len(reports[False].trials) > 8
+    assert reports[False].work.steps_trained == 8 * 20
+    outcomes = {
+        share: [(trial.config, trial.metrics) for trial in report.trials] for share, report in reports.items()
+    }
+    assert outcomes[False] == outcomes[True]

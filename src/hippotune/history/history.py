@@ -86,11 +86,14 @@ class History:
         ends = _ends(self.plan, self.spans)
         # Most trials have a node of their own, and from its start on they are there.
         own = {(node.isolation_key, node.config): node for node in self.plan.nodes}
+        families = {} if self.share else {node.config: node.isolation_key for node in self.plan.nodes}
         trials = []
         if self.share:
             requests = _merged(requests)
         for (number, config), steps in requests.items():
             asked, isolation_key = max(steps), "" if self.share else str(number)
+            if (isolation_key, config) not in own:  # a child is where its parents are
+                isolation_key = families.get(config, isolation_key)
             node = own.get((isolation_key, config))
             if node is None or asked <= node.start:
                 node = self.plan.find(config, asked, isolation_key)

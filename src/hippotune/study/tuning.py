@@ -37,7 +37,7 @@ from hippotune.study.limit_watch import LimitWatch
 from hippotune.study.limits import Limits
 from hippotune.study.open_trials import OpenTrials
 from hippotune.study.ranking import Ranking
-from hippotune.tuners.base import Result, Timing, Trial, TrialGroup, Tuner
+from hippotune.tuners.base import Child, Result, Timing, Trial, TrialGroup, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
 
 NO_LIMITS = Limits()
@@ -167,7 +167,7 @@ class Tuning:
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
-            trial = who if isinstance(who, Trial) else Trial(len(self.asked), self._completion(who))
+            trial = self._trial(who)
             check_ask(trial.config, step, group.every)
             if suitable is not None:
                 suitable(trial.config)  # raises where no slot would do
@@ -198,6 +198,15 @@ class Tuning:
             node = self._loop.engine.plan.find(request.config, request.step, request.isolation_key)
             self._open.add(trial, node.position(request.step))
         return trials
+
+    def _trial(self, who: Config | Child | Trial) -> Trial:
+        """Return the trial that is asked for, which may be a new one."""
+        match who:
+            case Trial():
+                return who
+            case Child(config, parent):
+                return Trial(len(self.asked), self._completion(config), _family(parent))
+        return Trial(len(self.asked), self._completion(who))
 
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
@@ -357,7 +366,7 @@ class Tuning:
 
     def isolation_key(self, trial: Trial) -> str:
         """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
-        return "" if self._share else str(trial.number)
+        return "" if self._share else str(_family(trial))
 
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
@@ -381,3 +390,8 @@ class Tuning:
     def workers(self) -> int:
         """How many workers the study has."""
         return self._loop.executor.workers
+
+
+def _family(trial: Trial) -> int:
+    """Return the number of the trial that a line of parents began with."""
+    return trial.number if trial.family is None else trial.family

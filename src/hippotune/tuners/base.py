@@ -22,10 +22,25 @@ Mode = Literal["max", "min"]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A config in training; `number` counts the trials of one tuning from 0."""
+    """A config in training; `number` counts the trials of one tuning from 0.
+
+    `family` is the number of the trial that its line of parents began with, where it has a parent.
+    """
 
     number: int
     config: Config
+    family: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A new trial that goes on from where another one stands: its config agrees with it up to there.
+
+    Where trials share, every trial does so by itself; as a child it does even where they do not.
+    """
+
+    config: Config
+    parent: Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +85,15 @@ def as_score(value: float, mode: Mode) -> float:
 class TrialGroup:
     """Trials to be trained together, each up to its own step.
 
-    `asks` pairs a config (a new trial) or a trial (going on) with a step count. With `every=k`, metrics
-    are reported at each multiple of k on the way too.
+    `asks` pairs a config or a child (a new trial) or a trial (going on) with a step count. With `every=k`,
+    metrics are reported at each multiple of k on the way too.
     """
 
-    asks: tuple[tuple[Config | Trial, int], ...]
+    asks: tuple[tuple[Config | Child | Trial, int], ...]
     every: int | None = None
 
     @classmethod
-    def of(cls, items: Iterable[Config | Trial], step: int, every: int | None = None) -> TrialGroup:
+    def of(cls, items: Iterable[Config | Child | Trial], step: int, every: int | None = None) -> TrialGroup:
         """Make a group in which all go to the same step."""
         return cls(tuple((item, step) for item in items), every)
 

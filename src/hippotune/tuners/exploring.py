@@ -1,15 +1,15 @@
-"""Members of a population: how they are drawn, and how one is changed in the midst of training."""
+"""Members of a population, and how one is changed in the midst of training."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
 from hippotune.sequences.config import Config
 from hippotune.spaces.distributions import Choice, Option
-from hippotune.spaces.notation import Values, resolve
+from hippotune.spaces.members import Member, draw
+from hippotune.spaces.notation import resolve
 from hippotune.spaces.sources import Chance, Drawn, Record
 from hippotune.spaces.space import Space
 
@@ -18,15 +18,6 @@ FACTORS = (0.8, 1.2)
 
 TRIES = 100
 """How often changing is tried again where `where` rejects what came of it; after that nothing is changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A config, the values in force in it now, and the numbers and choices that these were made from."""
-
-    config: Config
-    values: Values
-    drawn: Drawn
 
 
 class Explorer:
@@ -46,13 +37,7 @@ class Explorer:
 
     def draw(self) -> Member:
         """Return a new member."""
-        chance = Chance(self._generator)
-        accepted = Record(chance)
-        self._space.values(accepted)
-        # Once more, so as to leave out what was asked for in tries that were not accepted.
-        record = Record(chance, accepted.drawn)
-        values = resolve(self._space.parameters, record)
-        return Member(self._space.config(values), values, record.drawn)
+        return draw(self._space, self._generator)
 
     def changed(self, member: Member, step: int) -> Member:
         """Return a member that has the same config before `step`, and changed sequences from there on."""

@@ -3,7 +3,7 @@
 A member of the population is a config. To exploit is to take over the winner's config up to this step, so
 the new member branches off the winner's checkpoint; to explore is to go on with other sequences from this
 step. So every schedule that comes of it is a config like any other, and training that config gives the same
-result again.
+result again. Where a study shares nothing, a new member still goes on from the winner's weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.base import Trial, TrialGroup, Trials
+from hippotune.tuners.base import Child, Trial, TrialGroup, Trials
 from hippotune.tuners.exploring import Explorer, Member
 from hippotune.tuners.rungs import Rung
 from hippotune.tuners.space_tuner import SpaceTuner
@@ -77,18 +77,21 @@ class PBT(SpaceTuner):
         generations = [_Generation(self.population, int(self.population * self.quantile)) for _ in steps]
         at: dict[int, int] = {}
         members: dict[int, Member] = {}
-        born = [explorer.draw() for _ in range(self.population)]
-        trials.foresee([member.config for member in born], self.max_steps)
+        born: list[tuple[Member, Trial | None]] = [(explorer.draw(), None) for _ in range(self.population)]
+        trials.foresee([member.config for member, _ in born], self.max_steps)
         going_on: Sequence[Trial] = ()
         now = 0
         while True:
             if going_on or born:
-                asked = trials.submit(
-                    TrialGroup.of([*going_on, *(member.config for member in born)], steps[now])
-                )
+                new = [
+                    member.config if parent is None else Child(member.config, parent)
+                    for member, parent in born
+                ]
+                asked = trials.submit(TrialGroup.of([*going_on, *new], steps[now]))
                 at.update((trial.number, now) for trial in asked)
                 members.update(
-                    (trial.number, member) for trial, member in zip(asked[len(going_on) :], born, strict=True)
+                    (trial.number, member)
+                    for trial, (member, _) in zip(asked[len(going_on) :], born, strict=True)
                 )
             if not trials.open:
                 return
@@ -99,10 +102,10 @@ class PBT(SpaceTuner):
             generation = generations[now - 1]
             going_on = generation.report(result.trial, self.score(result))
             if generation.complete:
-                best = [members[number] for number in generation.best]
+                best = generation.best
                 for _ in range(generation.to_replace):
                     winner = best[int(generator.integers(len(best)))]
-                    born.append(explorer.changed(winner, steps[now - 1]))
+                    born.append((explorer.changed(members[winner.number], steps[now - 1]), winner))
 
     def _explorer(self, generator: np.random.Generator) -> Explorer:
         return Explorer(self.space, self.explore, self.resample, generator)
@@ -131,9 +134,9 @@ class _Generation:
         return len(self._rung) == self._size and self._rung.scored > 0
 
     @property
-    def best(self) -> list[int]:
+    def best(self) -> list[Trial]:
         """The members that may be copied: as many as are replaced."""
-        return [trial.number for trial in self._rung.ranking()[: max(self._replaced, 1)]]
+        return self._rung.ranking()[: max(self._replaced, 1)]
 
     @property
     def to_replace(self) -> int:
