@@ -47,20 +47,31 @@ class Models:
     def __init__(self, study: Study) -> None:
         self._study = study
 
-    async def best(self, result: Result, runtime: Runtime) -> Best:
-        """Return the best result with its model, which is trained again where it is not kept."""
+    async def best(self, result: Result, runtime: Runtime, in_time: bool = True) -> Best:
+        """Return the best result with its model, which is trained again where it is not kept.
+
+        Where time is up, that of a result on the way to a step waits until it is loaded.
+        """
         trial, step = result.trial, result.step
         assert result.metrics is not None
         listed = self._study._listed_name
+        without_model = Best(
+            trial.number, trial.config, step, result.metrics, None, listed, partial(self.load, trial, step)
+        )
+        if not (in_time or result.final or self._is_kept(trial, step, runtime)):
+            return without_model
         try:
             held = await self._hold(trial, step, runtime)
         except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
-            load = partial(self.load, trial, step)
-            return Best(trial.number, trial.config, step, result.metrics, None, listed, load)
+            return without_model
         held.let_go()
         path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)
         load = partial(self._load_best, trial, step, held)
         return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
+
+    def _is_kept(self, trial: Trial, step: int, runtime: Runtime) -> bool:
+        isolation_key = self._study._tuning(runtime.loop).isolation_key(trial)
+        return step in runtime.plan.find(trial.config, step, isolation_key).holder(step).checkpoints
 
     def load(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
         """Return a trainer with the state of a trial after `step` steps; see `Session` for `bare`."""

@@ -6,22 +6,39 @@ from hippotune.tuners.base import Mode, Result
 
 
 class Ranking:
-    """The `keep_best` best final results by a metric, the best first."""
+    """The `keep_best` best final results by a metric, the best first, and the best of all results.
+
+    What is measured on the way to a step has a checkpoint only where something else begins there. So it is
+    kept where it is the very best, and takes no place from what is sure to have one.
+    """
 
     def __init__(self, metric: str, mode: Mode, keep_best: int) -> None:
-        self.best: list[Result] = []
+        self._finals: list[Result] = []
+        self._first: Result | None = None
         self._metric = metric
         self._mode: Mode = mode
         self._keep_best = keep_best
 
+    @property
+    def best(self) -> list[Result]:
+        """What is kept."""
+        on_the_way = [] if self._first is None or self._first in self._finals else [self._first]
+        return [*on_the_way, *self._finals]
+
     def add(self, result: Result) -> bool:
         """Rank a result; return whether it is one of the best."""
-        if not result.final or result.failed:
+        if result.failed:
             return False
-        ranked = sorted(
-            [*self.best, result], key=lambda each: each.score(self._metric, self._mode), reverse=True
-        )[: self._keep_best]
+        is_first = self._first is None or self._score(result) > self._score(self._first)
+        if is_first:
+            self._first = result
+        if not result.final:
+            return is_first
+        ranked = sorted([*self._finals, result], key=self._score, reverse=True)[: self._keep_best]
         if result not in ranked:
-            return False
-        self.best = ranked
+            return is_first
+        self._finals = ranked
         return True
+
+    def _score(self, result: Result) -> float:
+        return result.score(self._metric, self._mode)

@@ -87,7 +87,10 @@ class Report:
 
     @property
     def best(self) -> Best:
-        """The best result of all trials, at any step that was asked for."""
+        """The best of all results that the tuner has heard.
+
+        Those on the way count too, also of trials that were withdrawn or cut short.
+        """
         if self._best is None:
             errors = [trial.error for trial in self.trials if trial.error]
             why = f"; the first error:\n{errors[0]}" if errors else ""
@@ -198,10 +201,9 @@ class Report:
 
 
 def best_result(results: list[Result], metric: str, mode: Mode) -> Result | None:
-    """Return the best final result: by metric, then the one trained further, then the earlier trial."""
-    finals = [result for result in results if result.final and not result.failed]
+    """Return the best result: by metric, then the one trained further, then the earlier trial."""
     return max(
-        finals,
+        (result for result in results if not result.failed),
         key=lambda result: (result.score(metric, mode), result.step, -result.trial.number),
         default=None,
     )

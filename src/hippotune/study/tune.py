@@ -70,7 +70,8 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
         with nullcontext() if lent is None else runtime.widened(lent):
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
-        found = None if best is None else await Models(study).best(best, runtime)
+        in_time = tuning.ended_by is None
+        found = None if best is None else await Models(study).best(best, runtime, in_time)
         await loop.run_down()  # what still runs, to the end of its step, is part of the work
     asks = tuple(tuning.asks())
     spent = partial(_recorded, study, runtime.store)
