@@ -15,7 +15,8 @@ from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
 from hippotune.errors import InvalidInput, TrainerError
 from hippotune.executors.simulated.executor import Simulated
-from hippotune.executors.simulated.metrics import MadeUp, Recorded
+from hippotune.executors.simulated.metrics import MadeUp
+from hippotune.executors.simulated.recorded import Recorded
 from hippotune.executors.simulated.times import ScalingCurve, StepTimes
 from hippotune.plan.facts import Position
 from hippotune.plan.plan import Plan, unique_steps

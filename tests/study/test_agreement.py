@@ -12,7 +12,7 @@ import pytest
 import hippotune as hippo
 from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, Warmup
 from hippotune.executors.base import Executor
-from hippotune.executors.simulated.metrics import Recorded
+from hippotune.executors.simulated.recorded import Recorded
 from hippotune.executors.worker import runner
 from hippotune.study.report import Report
 from hippotune.tuners import TrialGroup, Tuner

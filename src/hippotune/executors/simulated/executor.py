@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Literal
 from hippotune import checks
 from hippotune.errors import IllegalTransition, InvalidInput, TrainerError
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.simulated.metrics import Formula, Recorded, Table, as_curves
+from hippotune.executors.simulated.metrics import Formula, as_curves
+from hippotune.executors.simulated.recorded import Recorded, Table
 from hippotune.executors.simulated.slots import Loss, Slot, TimedRun, checked_losses
 from hippotune.executors.simulated.times import Scaling, SecondsPerStep, StepTimes
 from hippotune.executors.worker.tracebacks import describe

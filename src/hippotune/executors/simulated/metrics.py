@@ -8,13 +8,12 @@ curves keep to that, and so does a record; a formula of the user's has to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from hippotune.errors import InvalidInput
-from hippotune.plan.facts import Position
+from hippotune.executors.simulated.recorded import Metrics, Recorded, Table
 from hippotune.plan.plan import Plan
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from hippotune.store.base import Store
     from hippotune.study.report import Report
 
-Metrics = Mapping[str, float]
 Formula = Callable[[Config, int], Metrics]
-Table = Mapping[Config, Mapping[int, Metrics]]
 
 
 class Curves(Protocol):
@@ -47,80 +44,6 @@ def as_curves(metrics: Formula | Table | Report | Plan | Store | Recorded | None
         formula = metrics
         return lambda config, step, names: formula(config, step)
     return Recorded(metrics)
-
-
-class Recorded:
-    """Metrics that were measured before: a report, a plan or a store, or a table {config: {step: metrics}}.
-
-    A config is found by its values, however it is written. At steps that were not measured the answer is
-    refused; with ``interpolate=True`` it lies on the straight line between the measured steps around it.
-    Beyond what was measured it is always refused.
-    """
-
-    def __init__(self, source: Report | Plan | Store | Table, *, interpolate: bool = False) -> None:
-        self._plan = Plan()
-        self._interpolate = interpolate
-        for config, step, metrics in _records(source):
-            node, _ = self._plan.place(config, step)
-            self._plan.measure(Position(node.holder(step).id, step), metrics)
-        if not self._plan.order:
-            raise InvalidInput(f"there are no metrics in {source!r}; expected a record of at least one trial")
-
-    def __call__(self, config: Config, step: int, names: frozenset[str] = frozenset()) -> Metrics:
-        """Return what was measured."""
-        node, _ = self._plan.place(config, step)
-        known = node.holder(step).metrics.get(step)
-        if known is not None:
-            return known[1]
-        measured: dict[int, Metrics] = {}
-        reach = math.inf
-        for above in node.lineage():
-            measured.update((at, entry[1]) for at, entry in above.metrics.items() if at <= reach)
-            reach = above.start
-        return self._between(config, step, measured)
-
-    def _between(self, config: Config, step: int, measured: Mapping[int, Metrics]) -> Metrics:
-        before = max((at for at in measured if at < step), default=None)
-        after = min((at for at in measured if at > step), default=None)
-        if not self._interpolate or before is None or after is None:
-            steps = ", ".join(map(str, sorted(measured))) or "none"
-            hint = (
-                "" if self._interpolate else "; Recorded(…, interpolate=True) fills in steps between others"
-            )
-            raise InvalidInput(
-                f"no metrics were recorded at step {step} of {config}; its steps are {steps}{hint}"
-            )
-        share = (step - before) / (after - before)
-        low, high = measured[before], measured[after]
-        return {name: low[name] + share * (high[name] - low[name]) for name in low if name in high}
-
-
-def _records(source: Any) -> Iterator[tuple[Config, int, Metrics]]:
-    from hippotune.store.base import Store
-
-    if isinstance(source, Store):
-        source = Plan.replay(source.read())
-    measured: Iterable[tuple[Config, Mapping[int, Metrics]]]
-    if isinstance(source, Plan):
-        measured = (
-            (node.config, {step: metrics for step, (_, metrics) in node.metrics.items()})
-            for node in source.nodes
-        )
-    elif isinstance(trials := getattr(source, "trials", None), list | tuple):  # a report
-        measured = ((trial.config, trial.metrics) for trial in trials)
-    elif isinstance(source, Mapping):
-        measured = (
-            (config if isinstance(config, Config) else Config(config), metrics)
-            for config, metrics in source.items()
-        )
-    else:
-        raise InvalidInput(
-            f"metrics is {source!r}; expected a function of (config, step), a table "
-            "{config: {step: metrics}}, a report, a plan or a store"
-        )
-    for config, by_step in measured:
-        for step, metrics in sorted(by_step.items()):
-            yield config, step, metrics
 
 
 # Made-up curves.
