@@ -124,3 +124,70 @@ def test_with_enough_trials_bohb_proposes_better_configs_than_chance():
 def test_a_model_needs_three_scores_more_than_there_are_parameters():
     assert enough_scores(SPACE) == 5 + 3
     assert enough_scores(Grid({"a": [1, 2], "b": 3})) == 1 + 3
+
+
+class Hears(optuna.samplers.RandomSampler):
+    """Keeps what the study says of its trials whenever it is asked for one."""
+
+    heard: list[list[optuna.trial.FrozenTrial]] = []
+
+    def before_trial(self, study, trial):
+        Hears.heard.append(study.get_trials(deepcopy=True))
+
+
+def test_a_sampler_hears_of_every_rung_and_of_what_pauses_there():
+    Hears.heard = []
+    done = tune(ASHA(SPACE, "score", "min", 1, 9, 3, trials=30, sampler=Hears(seed=0)), loss, workers=2)
+    told = Hears.heard[-1]
+    assert len(told) == 30
+    for trial in told[:27]:
+        reached = done.reached()[trial.number]
+        heard = max(trial.intermediate_values, default=0)
+        assert heard <= reached
+        assert trial.intermediate_values == {
+            step: -loss(done.trials[trial.number].config, step) for step in (1, 3, 9) if step <= heard
+        }
+        if heard:
+            assert trial.state.name == ("COMPLETE" if heard == 9 else "PRUNED")
+    assert any(len(trial.intermediate_values) > 1 for trial in told), "what was paused has gone on"
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        optuna.pruners.MedianPruner(n_startup_trials=2),
+        optuna.pruners.PercentilePruner(25.0, n_startup_trials=2),
+        optuna.pruners.SuccessiveHalvingPruner(min_resource=2, reduction_factor=3),
+        optuna.pruners.ThresholdPruner(lower=-2.0),
+    ],
+    ids=lambda pruner: type(pruner).__name__,
+)
+def test_on_one_worker_a_pruner_stops_what_it_stops_in_optuna(pruner):
+    study = optuna.create_study(
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=3), pruner=pruner
+    )
+    reached = []
+    for _ in range(25):
+        trial = study.ask()
+        lr, dropout = trial.suggest_float("lr", 1e-4, 1.0, log=True), trial.suggest_float("dropout", 0.0, 0.5)
+        config = Config({"lr": lr, "dropout": dropout})
+        for step in range(2, 13, 2):
+            trial.report(-loss(config, step), step)
+            if step < 12 and trial.should_prune():
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                break
+        else:
+            study.tell(trial, -loss(config, 12))
+        reached.append((config, step))
+    space = {"lr": LogUniform(1e-4, 1.0), "dropout": Uniform(0.0, 0.5)}
+    sampler = optuna.samplers.TPESampler(seed=3)
+    done = tune(
+        OptunaSearch(space, "score", "min", 12, trials=25, sampler=sampler, pruner=pruner, every=2), loss
+    )
+    assert [(trial.config, done.reached()[trial.number]) for trial in done.trials] == reached
+    assert {step for _, step in reached} > {12}
+
+
+def test_what_is_no_pruner_is_refused():
+    with pytest.raises(InvalidInput, match=r"pruner is 'median'; expected one of optuna.pruners"):
+        OptunaSearch(SPACE, "score", "min", 5, trials=3, pruner="median")

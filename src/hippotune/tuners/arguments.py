@@ -9,6 +9,7 @@ from hippotune.errors import InvalidInput
 from hippotune.spaces.optuna_space import import_optuna
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
 
@@ -28,6 +29,13 @@ def check_sampler(sampler: BaseSampler | None) -> BaseSampler | None:
     if sampler is not None and not isinstance(sampler, import_optuna().samplers.BaseSampler):
         raise InvalidInput(f"sampler is {sampler!r}; expected one of optuna.samplers")
     return sampler
+
+
+def check_pruner(pruner: BasePruner | None) -> BasePruner | None:
+    """Return `pruner` if it is one of Optuna's, or None."""
+    if pruner is not None and not isinstance(pruner, import_optuna().pruners.BasePruner):
+        raise InvalidInput(f"pruner is {pruner!r}; expected one of optuna.pruners")
+    return pruner
 
 
 def metric_name(metric: str) -> str:

@@ -27,7 +27,8 @@ class ASHA(SpaceTuner):
     later time.
 
     With `sampler`, an Optuna sampler (seeded, so that running again gives the same configs), new configs are
-    proposed by it, from the results of the bottom rung, which all trials pass.
+    proposed by it. It hears every result: a trial that pauses at a rung is pruned there, and one that was
+    trained to the end is complete.
 
     Trials that have not parted yet hold one place at a rung and go on together; ``rungs="trials"`` gives each
     its own place, as published.
@@ -69,9 +70,9 @@ class ASHA(SpaceTuner):
                 break
             result = await trials.next()
             trial, score = result.trial, self.score(result)
+            state = state_of(trial, ladder.rung_of(trial) if result.final else result.step)
+            proposer.observe(trial, result.step, score, state, result.final)
             if result.final:
-                state = state_of(trial, ladder.rung_of(trial))
-                proposer.observe(trial, result.step, score, state)
                 ladder.report(trial, score, state)
             else:
                 ladder.passing(trial, result.step, score)
@@ -86,7 +87,7 @@ class ASHA(SpaceTuner):
 
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
-            return OptunaProposer(self.space, self.sampler, self.min_steps)
+            return OptunaProposer(self.space, self.sampler, self.max_steps)
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
         self.tell_of_states(trials, configs, self._rung_steps)

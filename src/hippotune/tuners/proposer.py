@@ -21,11 +21,12 @@ class Proposer(ABC):
         """Return the next config."""
 
     def observe(  # noqa: B027 - optional
-        self, trial: Trial, step: int, score: float, state: Hashable
+        self, trial: Trial, step: int, score: float, state: Hashable, final: bool = True
     ) -> None:
         """Learn what came of a trial: a score of which more is better, minus infinity where there is none.
 
-        Trials with the same `state` at a step have one score there.
+        Trials with the same `state` at a step have one score there. Where it is not `final`, the trial is
+        still under way.
         """
 
 

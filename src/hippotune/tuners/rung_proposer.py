@@ -37,7 +37,9 @@ class RungProposer(OptunaProposer):
     ) -> None:
         super().__init__(space, sampler, first_step)
         self._rungs = rungs
+        self._first_step = first_step
         self._seen: set[tuple[Hashable, int]] = set()
+        self._heard: set[int] = set()
         self._studies: dict[int, Study] = {first_step: self._study}
         self._asked_at: list[int] = []
         self._scores: Counter[int] = Counter()
@@ -45,18 +47,20 @@ class RungProposer(OptunaProposer):
     def propose(self) -> Config:
         """Return a proposal from what is known at the highest rung."""
         enough = enough_scores(self._space)
-        at = max((step for step, scores in self._scores.items() if scores >= enough), default=self._step)
+        at = max(
+            (step for step, scores in self._scores.items() if scores >= enough), default=self._first_step
+        )
         study = self._studies[at]
         study.sampler = self._choose_sampler()
         self._asked_at.append(at)
-        return self._ask(study)
+        return self._accept(*self._ask(study))
 
-    def observe(self, trial: Trial, step: int, score: float, state: Hashable) -> None:
+    def observe(self, trial: Trial, step: int, score: float, state: Hashable, final: bool = True) -> None:
         """Tell a score to the study of its step, once for each state there."""
         asked, at = self._asked[trial.number], self._asked_at[trial.number]
         scored = math.isfinite(score)
-        first = trial.number in self._unheard
-        self._unheard.discard(trial.number)
+        first = trial.number not in self._heard
+        self._heard.add(trial.number)
         if not scored:
             if first:
                 self._tell(self._studies[at], asked, score)
