@@ -22,7 +22,7 @@ _HOMES = {
     "hippotune.executors.local.pool": ("Pool",),
     "hippotune.executors.ray.executor": ("Ray",),
     "hippotune.executors.simulated.executor": ("Simulated",),
-    "hippotune.executors.simulated.metrics": ("Recorded",),
+    "hippotune.executors.simulated.recorded": ("Recorded",),
     "hippotune.protocol.failures": ("Retries",),
     "hippotune.scheduling": ("Fluid",),
     "hippotune.sequences": (
@@ -61,6 +61,7 @@ _HOMES = {
         "GridSearch",
         "HyperSched",
         "Hyperband",
+        "Lazy",
         "MedianStopping",
         "OptunaSearch",
         "RandomSearch",
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from hippotune.executors.local.pool import Pool as Pool
     from hippotune.executors.ray.executor import Ray as Ray
     from hippotune.executors.simulated.executor import Simulated as Simulated
-    from hippotune.executors.simulated.metrics import Recorded as Recorded
+    from hippotune.executors.simulated.recorded import Recorded as Recorded
     from hippotune.protocol.failures import Retries as Retries
     from hippotune.scheduling import Fluid as Fluid
     from hippotune.sequences import WSD as WSD
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from hippotune.tuners import GridSearch as GridSearch
     from hippotune.tuners import Hyperband as Hyperband
     from hippotune.tuners import HyperSched as HyperSched
+    from hippotune.tuners import Lazy as Lazy
     from hippotune.tuners import MedianStopping as MedianStopping
     from hippotune.tuners import OptunaSearch as OptunaSearch
     from hippotune.tuners import RandomSearch as RandomSearch

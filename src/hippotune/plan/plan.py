@@ -71,7 +71,7 @@ class Plan:
 
     def place(self, config: Config, step: int, isolation_key: str = "") -> tuple[Node, list[Fact]]:
         """Return the node that `config` is on when it has trained `step` steps, adding what is missing."""
-        node, parts = self._follow(config, step, isolation_key)
+        node, parts = self.follow(config, step, isolation_key)
         if node is not None and parts is None:
             return node, []
         node = self._add(node, parts or 0, config, isolation_key)
@@ -81,12 +81,12 @@ class Plan:
 
     def find(self, config: Config, step: int, isolation_key: str = "") -> Node:
         """Return the node that `config` is on after `step` steps; `LookupError` where it was never placed."""
-        node, parts = self._follow(config, step, isolation_key)
+        node, parts = self.follow(config, step, isolation_key)
         if node is None or parts is not None:
             raise LookupError(f"{config!r} was never asked for as far as step {step}")
         return node
 
-    def _follow(self, config: Config, step: int, isolation_key: str) -> tuple[Node | None, int | None]:
+    def follow(self, config: Config, step: int, isolation_key: str) -> tuple[Node | None, int | None]:
         """Return the last node that `config` is on within `step` steps, and where it leaves it, if so."""
         node = self.roots.get((isolation_key, *config.key(0)))
         while node is not None and (parts := node.config.first_difference(config, step)) is not None:
@@ -265,7 +265,7 @@ class Plan:
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a config is away from `step`, from the nearest checkpoint on its path."""
-        node, parts = self._follow(config, step, "")
+        node, parts = self.follow(config, step, "")
         kept = None if node is None else self.nearest_checkpoint(node, step if parts is None else parts)
         return step if kept is None else step - kept.step
 
@@ -274,7 +274,7 @@ class Plan:
 
         None where it leaves nothing, or there is a checkpoint where it does.
         """
-        node, parts = self._follow(config, step, "")
+        node, parts = self.follow(config, step, "")
         if node is None or parts is None or max((*node.metrics, *node.checkpoints), default=0) <= parts:
             return None
         kept = self.nearest_checkpoint(node, parts)

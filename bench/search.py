@@ -1,0 +1,306 @@
+"""How soon searches find good configs, on curves of real networks that are replayed in virtual time.
+
+Every search runs inside Hippo with sharing on, one worker, on the recorded curves (bench/record.py) of one
+training seed. What it chooses is judged by the two other training seeds: its regret is its mean loss there over
+that of the best config of the space. Searches of one seed are compared in pairs; intervals are the middle 95 %
+of 4,000 bootstrap means. Steps are those that were trained; worker-seconds count loads (2 steps' time), saves
+(half a step) and evaluations (a fifth) too.
+
+Bars:
+* Lazy needs at most half of the steps, and of the worker-seconds, that TPE needs for TPE's final best, on the
+  spaces of schedules (digits, mnist: Table 2; letters: WSD). Where a run never gets there, all that it spent
+  counts.
+* Lazy is nowhere worse than random search, beyond the interval.
+* State rungs are nowhere worse than trial rungs, beyond the interval, and better where schedules part late
+  (letters), for successive halving of the whole space.
+
+    python bench/search.py [--seeds 20] [--space digits] [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+import optuna
+from curve_spaces import METRIC, SEEDS, SPACES
+from harness import Bar
+
+import hippotune as hippo
+from hippotune.tuners import Result, TrialGroup, Trials, Tuner
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+FOLDER = Path(__file__).parent / "curves"
+TRIALS = 40
+COSTS = {"load": 2.0, "save": 0.5, "evaluate": 0.2}
+SCHEDULES = ("digits", "mnist", "letters")
+RUNGS = {120: (15, 2), 60: (15, 2)}
+
+
+class NotTrained(hippo.Trainer):
+    """In virtual time nothing is trained."""
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        pass
+
+    def train(self) -> None:
+        pass
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {}
+
+
+@dataclass
+class Run:
+    """What a search found, when: steps trained, worker-seconds, loss, config; the best first of its time."""
+
+    found: list[tuple[int, float, float, hippo.Config]] = field(default_factory=list)
+    steps: int = 0
+    seconds: float = 0.0
+
+    def best(self, steps: float = np.inf) -> tuple[float, hippo.Config] | None:
+        """Return the best loss within so many steps, and its config."""
+        return min(
+            ((loss, config) for at, _, loss, config in self.found if at <= steps),
+            key=lambda each: each[0],
+            default=None,
+        )
+
+    def until(self, loss: float) -> tuple[float, float]:
+        """Return the steps and the worker-seconds until a loss was found; all, where it never was."""
+        reached = ((at, seconds) for at, seconds, each, _ in self.found if each <= loss)
+        return next(reached, (self.steps, self.seconds))
+
+
+class Traced(Tuner):
+    """Another tuner, with notes of what it has heard at the last step, and what was spent by then."""
+
+    def __init__(self, tuner: Tuner, last: int, run: Run, most: float = np.inf) -> None:
+        self.metric, self.mode = tuner.metric, tuner.mode
+        self._tuner, self._last, self._run, self._most = tuner, last, run, most
+
+    async def run(self, trials: Trials) -> None:
+        engine = trials._loop.engine
+        hear = trials.next
+
+        async def note() -> Result:
+            result = await hear()
+            if result.step == self._last and result.metrics is not None:
+                now = trials.timing().now
+                self._run.found.append((engine.trained, now, result.metrics[METRIC], result.trial.config))
+            return result
+
+        trials.next = note
+        await self._tuner.run(trials)
+
+
+class DepthFirst(hippo.GridSearch):
+    """A grid in one trial group, drawn in some order, as far as the steps go; the engine goes depth first."""
+
+    def __init__(self, *args: Any, steps: int, seed: int) -> None:
+        super().__init__(*args)
+        self.steps, self.seed = steps, seed
+
+    async def run(self, trials: Trials) -> None:
+        order = np.random.default_rng(self.seed).permutation(len(self.space))
+        configs = self.configs()
+        trials.submit(TrialGroup.of([configs[place] for place in order], self.max_steps))
+        while trials.open and trials._loop.engine.trained < self.steps:
+            await trials.next()
+
+
+class Group(hippo.RandomSearch):
+    """Random search, heard one by one."""
+
+    async def run(self, trials: Trials) -> None:
+        trials.submit(TrialGroup.of(self.configs(), self.max_steps))
+        while trials.open:
+            await trials.next()
+
+
+Make = Callable[[str, int, int], Tuner]
+
+
+def searches() -> dict[str, Make]:
+    """Return the searches by name: made for a space, a seed, and the steps that TPE took with that seed."""
+
+    def of(kind: Callable[..., Tuner], **more: Any) -> Make:
+        def make(space: str, seed: int, steps: int) -> Tuner:
+            curves = SPACES[space]
+            given = {
+                name: value(space, seed, steps) if callable(value) else value for name, value in more.items()
+            }
+            return kind(curves.space, METRIC, "min", max_steps=curves.steps, seed=seed, **given)
+
+        return make
+
+    def sampler(space: str, seed: int, steps: int) -> optuna.samplers.TPESampler:
+        return optuna.samplers.TPESampler(seed=seed)
+
+    def budget(space: str, seed: int, steps: int) -> int:
+        return steps
+
+    def halving(kind: Callable[..., Tuner], rungs: str, **more: Any) -> Make:
+        def make(space: str, seed: int, steps: int) -> Tuner:
+            curves = SPACES[space]
+            least, reduction = RUNGS[curves.steps]
+            given = {"min_steps": least, "reduction": reduction, "rungs": rungs, "seed": seed}
+            given |= {name: value(space, seed, steps) for name, value in more.items()}
+            return kind(curves.space, METRIC, "min", max_steps=curves.steps, **given)
+
+        return make
+
+    def third(space: str, seed: int, steps: int) -> int:
+        return min(len(SPACES[space].space) // 2, 3 * TRIALS)
+
+    def depth_first(space: str, seed: int, steps: int) -> Tuner:
+        curves = SPACES[space]
+        return DepthFirst(curves.space, METRIC, "min", curves.steps, steps=steps, seed=seed)
+
+    return {
+        "TPE": of(hippo.OptunaSearch, trials=TRIALS),
+        "random": of(Group, trials=TRIALS),
+        "grid, depth first": depth_first,
+        "TPE + ASHA, state rungs": halving(hippo.ASHA, "states", trials=third, sampler=sampler),
+        "TPE + ASHA, trial rungs": halving(hippo.ASHA, "trials", trials=third, sampler=sampler),
+        "halving, state rungs": halving(hippo.SuccessiveHalving, "states", trials=third),
+        "halving, trial rungs": halving(hippo.SuccessiveHalving, "trials", trials=third),
+        "TPE, cost-aware": of(hippo.OptunaSearch, trials=TRIALS, cost_aware=True),
+        "Lazy": of(hippo.Lazy, steps=budget),
+        "Lazy without branches": of(hippo.Lazy, steps=budget, branches=False),
+        "Lazy without prices": of(hippo.Lazy, steps=budget, alpha=0.0),
+        "Lazy never blind": of(hippo.Lazy, steps=budget, blind=0.0),
+    }
+
+
+@cache
+def recorded(space: str, seed: int) -> hippo.Recorded:
+    return hippo.Recorded(FOLDER / f"{space}-{seed}.json.gz")
+
+
+def searched(space: str, seed: int, search: int) -> dict[str, Run]:
+    """Run all searches of one seed on the curves of one training seed."""
+    runs: dict[str, Run] = {}
+    for name, make in searches().items():
+        run = runs[name] = Run()
+        executor = hippo.Simulated(1, metrics=recorded(space, search), **COSTS)
+        tuner = make(space, seed, runs["TPE"].steps)
+        with hippo.Study(f"{space}-{seed}", NotTrained, executor=executor, audit=0) as study:
+            report = study.tune(Traced(tuner, SPACES[space].steps, run), progress=False)
+        run.steps, run.seconds = report.work.steps_trained, report.work.worker_seconds
+    return runs
+
+
+def regret(space: str, config: hippo.Config, others: tuple[int, ...]) -> float:
+    """Return by how much a config's loss is above the best, on other training seeds."""
+    losses = _losses(space, others)
+    return losses[config] - min(losses.values())
+
+
+@cache
+def _losses(space: str, seeds: tuple[int, ...]) -> dict[hippo.Config, float]:
+    steps = SPACES[space].steps
+    return {
+        config: float(np.mean([recorded(space, seed)(config, steps)[METRIC] for seed in seeds]))
+        for config in SPACES[space].space
+    }
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """Return the mean and the ends of its interval."""
+    numbers = np.array(values)
+    drawn = np.random.default_rng(0).choice(numbers, (4000, len(numbers))).mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(numbers.mean()), float(low), float(high)
+
+
+def compared(space: str, seeds: int, figures: dict[str, Any]) -> None:
+    """Run everything on one space, print a table, and note the figures that there are bars for."""
+    table: dict[str, list[tuple[float, float, float, float]]] = {}
+    shares: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(seeds):
+        search = SEEDS[1 + seed % 2]
+        others = tuple(each for each in SEEDS if each != search)
+        runs = searched(space, seed, search)
+        aim = runs["TPE"].best()
+        assert aim is not None
+        goal = runs["TPE"].until(aim[0])
+        for name, run in runs.items():
+            best = run.best()
+            lost = regret(space, best[1], others) if best is not None else np.nan
+            at, seconds = run.until(aim[0])
+            reached = best is not None and best[0] <= aim[0]
+            table.setdefault(name, []).append((lost, run.steps, run.seconds, reached))
+            shares.setdefault(name, []).append((at / goal[0], seconds / goal[1]))
+    print(f"\n{space}: {len(SPACES[space].space)} configs, {seeds} seeds")
+    print(f"  {'search':<26}{'regret':>9}{'steps':>8}{'seconds':>9}{'TPE’s best':>12}{'of its steps':>22}")
+    for name, rows in table.items():
+        lost, steps, seconds, reached = np.nanmean(np.array(rows, dtype=float), axis=0)
+        share, low, high = interval([each for each, _ in shares[name]])
+        print(
+            f"  {name:<26}{lost:>9.4f}{steps:>8,.0f}{seconds:>9,.0f}{reached:>12.0%}"
+            f"{share:>9.2f} [{low:.2f}, {high:.2f}]"
+        )
+
+    def apart(one: str, other: str) -> tuple[float, float, float]:
+        found = interval([a[0] - b[0] for a, b in zip(table[one], table[other], strict=True)])
+        print(f"  regret of {one} − {other}: {found[0]:+.4f} [{found[1]:+.4f}, {found[2]:+.4f}]")
+        return found
+
+    if space in SCHEDULES:
+        for place, unit in enumerate(("steps", "worker-seconds")):
+            figures[f"{space}: {unit} of Lazy for TPE's best, of TPE's"] = interval(
+                [each[place] for each in shares["Lazy"]]
+            )[0]
+    figures[f"{space}: Lazy worse than random by at least"] = apart("Lazy", "random")[1]
+    for kind in ("halving", "TPE + ASHA"):
+        found = apart(f"{kind}, state rungs", f"{kind}, trial rungs")
+        figures[f"{space}: {kind}, states worse than trials by at least"] = found[1]
+        if space == "letters" and kind == "halving":
+            figures[f"{space}: {kind}, states worse than trials by at most"] = found[2]
+    for part in ("branches", "prices"):
+        apart("Lazy", f"Lazy without {part}")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for space in options.space or SPACES:
+        compared(space, options.seeds, figures)
+    print()
+    return figures
+
+
+def bars(spaces: list[str]) -> list[Bar]:
+    found = [Bar(f"{space}: Lazy worse than random by at least", "at most", 0.0) for space in spaces]
+    for space in spaces:
+        if space in SCHEDULES:
+            found += [
+                Bar(f"{space}: {unit} of Lazy for TPE's best, of TPE's", "at most", 0.5)
+                for unit in ("steps", "worker-seconds")
+            ]
+        found += [
+            Bar(f"{space}: {kind}, states worse than trials by at least", "at most", 0.0)
+            for kind in ("halving", "TPE + ASHA")
+        ]
+        if space == "letters":
+            found.append(Bar(f"{space}: halving, states worse than trials by at most", "at most", 0.0))
+    return found
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--space", nargs="+", choices=list(SPACES))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    arguments(parser)
+    chosen = parser.parse_known_args()[0].space or list(SPACES)
+    harness.run(__doc__ or "", measure, bars(chosen), arguments)

@@ -1,0 +1,66 @@
+"""A model of scores over features: a Gaussian process of scikit-learn, over the ranks of scores.
+
+Scores are ranked, and the ranks made normal: a trial that has diverged is the worst, and not by how much. The
+kernel's parameters are fitted anew whenever there are a quarter more scores.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hippotune.errors import MissingExtra
+from hippotune.tuners.features import Numbers
+
+_MORE = 1.25
+
+
+class Surrogate:
+    """Learns scores, of which more is better, and says by how much others are expected to be better."""
+
+    def __init__(self) -> None:
+        self._kernel: Any = None
+        self._fitted_at = 0
+        import_gaussian_process()
+
+    def expected_improvement(self, known: Numbers, scores: Sequence[float], others: Numbers) -> Numbers:
+        """Return, for each of the others, the improvement that is expected over the best of the known."""
+        from scipy.stats import norm, rankdata  # type: ignore[import-untyped, unused-ignore]
+
+        targets = norm.ppf((rankdata(scores) - 0.5) / len(scores))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of bounds that are reached, which is no news to the user
+            mean, spread = self._fitted(known, targets).predict(others, return_std=True)
+        spread = np.maximum(spread, 1e-9)
+        z = (mean - targets.max()) / spread
+        improvement: Numbers = spread * (z * norm.cdf(z) + norm.pdf(z))
+        return improvement
+
+    def _fitted(self, known: Numbers, targets: Numbers) -> Any:
+        gaussian_process = import_gaussian_process()
+        kernels = gaussian_process.kernels
+        is_due = len(known) >= self._fitted_at * _MORE
+        if self._kernel is None:
+            size = known.shape[1]
+            scales = kernels.Matern(np.full(size, size**0.5), (0.5, 100.0), nu=2.5)
+            self._kernel = kernels.ConstantKernel(1.0, (0.1, 10.0)) * scales + kernels.WhiteKernel(
+                0.05, (1e-3, 0.5)
+            )
+        model = gaussian_process.GaussianProcessRegressor(
+            self._kernel, optimizer="fmin_l_bfgs_b" if is_due else None, normalize_y=True
+        ).fit(known, targets)
+        if is_due:
+            self._kernel, self._fitted_at = model.kernel_, len(known)
+        return model
+
+
+def import_gaussian_process() -> Any:
+    """Import scikit-learn, which is an extra."""
+    try:
+        import sklearn.gaussian_process as gaussian_process
+    except ImportError:
+        raise MissingExtra("hippo.Lazy needs scikit-learn: pip install 'hippotune[sklearn]'") from None
+    return gaussian_process
