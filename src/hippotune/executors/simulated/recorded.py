@@ -139,7 +139,7 @@ def _read(file: Path) -> Iterator[tuple[Config, dict[int, Metrics]]]:
                 raise ValueError("another format")
             for line in lines:
                 curve = json.loads(line)
-                metrics = {
+                metrics: dict[int, Metrics] = {
                     step: {
                         name: values[at]
                         for name, values in curve["metrics"].items()
