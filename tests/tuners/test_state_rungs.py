@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable
 from itertools import pairwise
 
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,10 +170,21 @@ def test_schedules_that_have_not_differed_yet_go_on_together() -> None:
     assert published.deferred == []
 
 
-def test_the_median_counts_states_and_stops_them_together() -> None:
+STOPPING: dict[str, Make] = {
+    "median": lambda space: hippo.MedianStopping(space, "score", "max", 24, every=4, startup_trials=2),
+    "median of averages": lambda space: hippo.MedianStopping(
+        space, "score", "max", 24, every=4, startup_trials=2, rule="vizier"
+    ),
+    "pruner": lambda space: hippo.OptunaSearch(
+        space, "score", "max", 24, trials=32, every=4, pruner=optuna.pruners.MedianPruner(n_startup_trials=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", STOPPING.values(), ids=STOPPING)
+def test_what_is_stopped_on_the_way_is_stopped_with_all_of_its_state(make: Make) -> None:
     rates = [MultiStep(1000, [20], factor) for factor in range(2, 6)]
-    space = hippo.Grid({"bs": list(range(1, 9)), "lr": rates})
-    done = run(hippo.MedianStopping(space, "score", "max", 24, every=4, startup_trials=2), workers=2)
+    done = run(make(hippo.Grid({"bs": list(range(1, 9)), "lr": rates})), workers=2)
     withdrawn = {(number, step) for kind, number, step in done.log if kind == "withdraw"}
     assert withdrawn
     for number, step in withdrawn:
