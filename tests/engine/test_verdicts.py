@@ -311,6 +311,10 @@ ROUNDS: dict[str, tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]]
         {"reference": (0.03, 0.04), "warm": (0.03, 0.03), "fresh": (0.03, 0.03), "again": (0.03,)},
         {"warm": (0.03, 0.03), "fresh": (0.03, 0.03), "again": (0.03, 0.03)},
     ),
+    "a step's seconds, rounded, that repetitions agree on": (
+        {"reference": (0.04, 0.03), "warm": (0.04, 0.03), "fresh": (0.04, 0.03), "again": (0.03,)},
+        {"warm": (0.04, 0.03), "fresh": (0.04, 0.03), "again": (0.03, 0.03)},
+    ),
     "lost": (
         {"reference": (1, 2), "warm": (1, 7), "fresh": (1, 7), "again": (1,)},
         {"warm": (1, 7), "fresh": (1, 7), "again": (1, 2)},

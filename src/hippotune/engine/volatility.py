@@ -63,17 +63,21 @@ class _Value:
             ]
 
     def is_trained(self) -> bool:
-        """Whether steps change it, and all runs go on from the checkpoint with what it was: straight runs
-        differ then, for they start differently. Without a checkpoint, where no three runs differ.
+        """Whether steps change it, all runs go on from the checkpoint with what it was, and no other straight
+        run comes to it: they differ, for they start differently. Without a checkpoint, where no three differ.
         """
-        truth = self.runs[0]
+        truth, *others = self.runs
         values = {self.at(truth, (step, False)) for step in truth.states}
         if len(values) == 1 and None not in values:
             return False
-        if not (cut := [run for run in self.runs if run.start > truth.start]):
+        if not any(run.start > truth.start for run in others):
             return all(len({value for _, value in seen}) < 3 for seen in self.seen())
-        moments = [(run, moment) for run in cut for moment in run.moments if truth.state(moment) is not None]
-        return all(self.at(run, moment) == self.at(truth, moment) for run, moment in moments)
+        return all(
+            (self.at(run, moment) == self.at(truth, moment)) == (run.start > truth.start)
+            for run in others
+            for moment in run.moments
+            if truth.state(moment) is not None
+        )
 
     def varies_at_a_branch(self) -> bool:
         """Whether repetitions that were measured differ; or all from a step that has left it as it was."""
