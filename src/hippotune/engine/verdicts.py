@@ -137,7 +137,8 @@ class _Case:
     def _compared(self, truth: Run, run: Run) -> Iterator[_Found]:
         """Yield what differs. What a load changes shows a step later, if anything depends on it.
 
-        Where the first run was not measured, the first that was is what others are compared with.
+        Where the first run was not measured, the first that was is what others are compared with, in what
+        tuners need: a time that was saved with a step is measured again right after a load.
         """
         for moment in sorted({*run.moments} | {(step, True) for step in run.metrics}):
             if run.is_loaded(moment):
@@ -148,7 +149,8 @@ class _Case:
                 items = [it for it in differences(ours, theirs, self.declared) if not self._is_known(it)]
             if moment[1]:
                 measured = next((each for each in self.runs if moment[0] in each.metrics), truth).metrics
-                items += self._metrics(measured.get(moment[0], {}), run.metrics.get(moment[0], {}))
+                metrics = self._metrics(measured.get(moment[0], {}), run.metrics.get(moment[0], {}))
+                items += [it for it in metrics if measured is truth.metrics or not self._is_plain(it)]
             if items:
                 yield _Found(run, moment, items)
 
