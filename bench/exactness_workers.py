@@ -1,6 +1,6 @@
 """Workers that start at once: forks of a process that has imported everything and has run nothing.
 
-An engine starts a worker as ``python -P keeper.py PARENT MODULE ARGUMENTS``, and a worker starts a fresh
+An engine starts a worker as ``python -P keeper.py PARENT LOCK MODULE ARGUMENTS``, and a worker starts a fresh
 interpreter so too. Inside `warm_workers`, ``sys.executable`` is a small program that hands its arguments,
 environment and open files over to such a process, and waits for the fork that runs the module. To the engine
 both are one process: they end with one status, and with the process that started them.
@@ -119,7 +119,7 @@ def _run(
         os.dup2(fd, number)
     os.environ.clear()
     os.environ.update(environment)
-    _, _, _, module, *others = arguments
+    _, _, _, _, module, *others = arguments
     sys.argv = [module, *others]
     status = 0
     try:
