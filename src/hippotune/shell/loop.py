@@ -38,10 +38,12 @@ from hippotune.protocol.events import (
     Event,
     Halted,
     Paused,
+    Request,
     Resumed,
     Woken,
     WorkerLost,
 )
+from hippotune.shell.readings import Readings
 from hippotune.shell.slot_demand import SlotDemand
 from hippotune.store.base import Written
 
@@ -110,6 +112,7 @@ class Loop:
     ) -> None:
         self.engine = engine
         self.executor = executor
+        self.readings = Readings(engine, executor)
         self.error: BaseException | None = None
         self._broken = False
         self.tuners = 0
@@ -213,6 +216,16 @@ class Loop:
             self._tell_quiet()
         self._proved.wake()
         self.slots.look_soon()
+
+    def note_repeated(self, requests: Iterable[Request]) -> None:
+        """Say where a branch that is about to be asked for begins at no checkpoint."""
+        for request in requests:
+            if (repeated := self.engine.plan.repeated(request.config, request.step)) is not None:
+                at, kept = repeated
+                self.note(
+                    f"a branch at step {at} has no checkpoint there: {at - kept} steps of its trunk are "
+                    f"trained again, from step {kept} on"
+                )
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called on the event loop at a time of the executor's clock."""

@@ -10,7 +10,7 @@ from hippotune.errors import InvalidInput
 from hippotune.protocol.events import BranchesForeseen, Request
 from hippotune.sequences.base import FOREVER
 from hippotune.sequences.config import Config
-from hippotune.shell.loop import Loop
+from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.trunk import likely_branches
 
 
@@ -41,18 +41,7 @@ def report_steps(heard: int, step: int, every: int | None) -> tuple[int, ...]:
     return tuple(range(heard // every * every + every, step, every))
 
 
-def note_repeated(loop: Loop, requests: Iterable[Request]) -> None:
-    """Say where a branch begins at no checkpoint, and what is trained again for it."""
-    for request in requests:
-        if (repeated := loop.engine.plan.repeated(request.config, request.step)) is not None:
-            at, kept = repeated
-            loop.note(
-                f"a branch at step {at} has no checkpoint there: {at - kept} steps of its trunk are "
-                f"trained again, from step {kept} on"
-            )
-
-
-def keep_for_branches(loop: Loop, trunks: Iterable[Config], requests: Iterable[Request]) -> None:
+def keep_for_branches(loop: PlanLoop, trunks: Iterable[Config], requests: Iterable[Request]) -> None:
     """Keep checkpoints along trunks where branches are likely."""
     last = max((request.step for request in requests), default=0)
     for trunk in trunks:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from hippotune.engine.deadlines import Limit
 from hippotune.protocol.events import DeadlineSet
-from hippotune.shell.loop import Loop
 from hippotune.study.limits import Limits
+from hippotune.study.plan_loop import PlanLoop
 
 # A limit that is nearer than this is reached.
 _MOMENT = 1e-3
@@ -23,7 +23,7 @@ class LimitWatch:
     """
 
     def __init__(
-        self, limits: Limits, loop: Loop, study: str, is_idle: Callable[[], bool], end: Callable[[], None]
+        self, limits: Limits, loop: PlanLoop, study: str, is_idle: Callable[[], bool], end: Callable[[], None]
     ) -> None:
         self.ended_by: Limit | None = None
         self._limits = limits
@@ -31,8 +31,8 @@ class LimitWatch:
         self._study = study
         self._is_idle = is_idle
         self._end = end
-        self._began = loop.executor.now()
-        self._spent = loop.engine.spent(study, self._began)
+        self._began = loop.readings.now()
+        self._spent = loop.readings.spent(study)
         self._over = False
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class LimitWatch:
     def rest(self) -> None:
         """Where nothing runs and too little is left to start anything, there is nothing to wait for."""
         if self._limits.any and self._is_idle():
-            obstacle = self._loop.engine.out_of(self._study)
+            obstacle = self._loop.readings.out_of(self._study)
             if obstacle is not None:
                 self._reached(obstacle)
 
@@ -63,15 +63,15 @@ class LimitWatch:
     def until_deadline(self) -> float:
         """The seconds until the deadline; infinite where there is none."""
         seconds = self._limits.seconds
-        return math.inf if seconds is None else self._began + seconds - self._loop.executor.now()
+        return math.inf if seconds is None else self._began + seconds - self._loop.readings.now()
 
     @property
     def until_budget(self) -> float:
         """The seconds that the budget lasts at least: as long as if all workers were busy."""
         if self._limits.worker_seconds is None:
             return math.inf
-        spent = self._loop.engine.spent(self._study, self._loop.executor.now()) - self._spent
-        return (self._limits.worker_seconds - spent) / max(self._loop.executor.workers, 1)
+        spent = self._loop.readings.spent(self._study) - self._spent
+        return (self._limits.worker_seconds - spent) / max(self._loop.readings.workers, 1)
 
     def _look(self) -> None:
         """See whether a limit is reached; if not, look again when it may be."""
@@ -84,9 +84,9 @@ class LimitWatch:
             self._reached("budget")
         else:
             self.rest()
-            least = _PART * (self._loop.engine.profile.usual or 0.0)
+            least = _PART * (self._loop.readings.pace().step or 0.0)
             wait = min(until_deadline, max(until_budget, least))
-            self._loop.alarm(self._loop.executor.now() + wait, self._look)
+            self._loop.alarm(self._loop.readings.now() + wait, self._look)
 
     def _reached(self, limit: Limit) -> None:
         self.ended_by = limit

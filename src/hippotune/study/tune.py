@@ -14,7 +14,6 @@ from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
 from hippotune.protocol.events import MetricsRequired
-from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
@@ -22,6 +21,7 @@ from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
+from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
 from hippotune.study.recorded import recorded
 from hippotune.study.report import Report, Trace, best_result, trial_reports
@@ -94,13 +94,11 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
 class _Counters:
     """What the engine had counted at a moment."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._now = loop.executor.now()
-        self._trained = loop.engine.trained
-        self._seconds = loop.engine.worker_seconds
-        self._proofs = loop.engine.proof_work
+    def __init__(self, loop: PlanLoop) -> None:
+        self._now = loop.readings.now()
+        self._trained, self._seconds, self._proofs = loop.readings.counters()
 
-    def work_since(self, loop: Loop, tuning: Tuning) -> Work:
+    def work_since(self, loop: PlanLoop, tuning: Tuning) -> Work:
         """Return the work of a tuning that began then and ends now."""
         now = _Counters(loop)
         unique, trained = unique_steps(tuning.asks()), now._trained - self._trained
@@ -111,7 +109,7 @@ class _Counters:
             steps_found=max(unique - trained, 0),
             worker_seconds=now._seconds - self._seconds,
             wall_seconds=now._now - self._now,
-            workers=loop.executor.workers,
+            workers=loop.readings.workers,
             proof_steps=now._proofs.steps - self._proofs.steps,
             proof_seconds=now._proofs.seconds - self._proofs.seconds,
             proof_startup_seconds=now._proofs.startup_seconds - self._proofs.startup_seconds,

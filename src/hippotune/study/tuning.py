@@ -28,14 +28,14 @@ from hippotune.protocol.events import (
     WorthChanged,
 )
 from hippotune.sequences.config import Config
-from hippotune.shell.loop import Loop
 from hippotune.spaces.branches import Branches
 from hippotune.study.arrivals import Arrivals, Arrived
-from hippotune.study.asks import check_ask, keep_for_branches, note_repeated, report_steps
+from hippotune.study.asks import check_ask, keep_for_branches, report_steps
 from hippotune.study.completion import AS_GIVEN, Completion
 from hippotune.study.limit_watch import LimitWatch
 from hippotune.study.limits import Limits
 from hippotune.study.open_trials import OpenTrials
+from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
 from hippotune.tuners.base import Child, Result, Timing, Trial, TrialGroup, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
@@ -56,7 +56,7 @@ class Tuning:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: PlanLoop,
         study: str,
         share: bool = True,
         keep: bool = False,
@@ -163,7 +163,7 @@ class Tuning:
         if self._error is not None:
             raise self._error
         self._check_time()
-        suitable = self._loop.executor.suitable
+        suitable = self._loop.readings.suitable
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
@@ -191,11 +191,11 @@ class Tuning:
             self._kept += [request.id for request in requests]
         if self._share:
             if self._notes_repeated:
-                note_repeated(self._loop, requests)
+                self._loop.note_repeated(requests)
             keep_for_branches(self._loop, self._trunks, requests)
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
-            node = self._loop.engine.plan.find(request.config, request.step, request.isolation_key)
+            node = self._loop.readings.find(request.config, request.step, request.isolation_key)
             self._open.add(trial, node.position(request.step))
         return trials
 
@@ -333,14 +333,13 @@ class Tuning:
 
     def timing(self) -> Timing:
         """Return what the clock says."""
-        engine, limits = self._loop.engine, self.limits
+        readings, limits = self._loop.readings, self.limits
         left = max(min(limits.until_deadline, limits.until_budget), 0.0)
-        profile = engine.profile
-        return Timing(self._loop.executor.now(), left, profile.usual, profile.startup, engine.widest)
+        return Timing(readings.now(), left, *readings.pace())
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
-        return self._loop.engine.plan.unshared(self._completion(config), step) if self._share else step
+        return self._loop.readings.unshared(self._completion(config), step) if self._share else step
 
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""
@@ -360,7 +359,7 @@ class Tuning:
 
     def _position(self, config: Config, step: int, isolation_key: str) -> Position | None:
         try:
-            return self._loop.engine.plan.find(config, step, isolation_key).position(step)
+            return self._loop.readings.find(config, step, isolation_key).position(step)
         except LookupError:
             return None
 
@@ -370,10 +369,9 @@ class Tuning:
 
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
-        plan = self._loop.engine.plan
+        find = self._loop.readings.find
         return [
-            (plan.find(trial.config, step, self.isolation_key(trial)), step)
-            for trial, step in self.asked.items()
+            (find(trial.config, step, self.isolation_key(trial)), step) for trial, step in self.asked.items()
         ]
 
     @property
@@ -389,7 +387,7 @@ class Tuning:
     @property
     def workers(self) -> int:
         """How many workers the study has."""
-        return self._loop.executor.workers
+        return self._loop.readings.workers
 
 
 def _family(trial: Trial) -> int:
