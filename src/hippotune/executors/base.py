@@ -52,8 +52,28 @@ _EPOCH = time() - monotonic()
 
 
 @dataclass(frozen=True, slots=True)
+class Parcel:
+    """A trainer on its way to another process, as plain values: only there is it opened.
+
+    It is found by `entry`, as ``package.module:Class``, or else pickled in `content`; classes of the modules
+    `by_value` are in there as code. `path` is where modules are searched, `arguments` the program's own.
+    """
+
+    trainer: str
+    content: bytes = b""
+    entry: str = ""
+    by_value: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    job: Job | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What workers need to know before the first lease: the trainer and where its checkpoints live.
+
+    Where the trainer is not to be opened in this process, there is a `parcel` in its place; `fits` is then
+    what its `Trainer.fits` is known to be, None where its stages stay narrow.
 
     `packing` is how many workers there should be on every slot, and `threads` how many threads each computes
     with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
@@ -62,7 +82,7 @@ class Job:
     `storage` is their URL, and the folder is a cache.
     """
 
-    trainer: type[Trainer]
+    trainer: type[Trainer] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     checkpoints: Path = Path(".")
@@ -72,6 +92,14 @@ class Job:
     start: Start | None = None
     study: str = ""
     storage: str | None = None
+    parcel: Parcel | None = None
+    fits: Callable[[Mapping[str, Any], int], bool] | None = None
+
+    @property
+    def opened(self) -> type[Trainer]:
+        """The trainer, in a process that may open it."""
+        assert self.trainer is not None
+        return self.trainer
 
 
 class Executor(ABC):

@@ -8,61 +8,59 @@ are then put where their names say they are, so that checkpoints can refer to th
 from __future__ import annotations
 
 import functools
+import importlib
 import io
 import pickle
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 from hippotune.errors import TrainerError
-from hippotune.executors.base import Job
+from hippotune.executors.base import Job, Parcel
 from hippotune.executors.worker.wide import Part
 from hippotune.identity.again import changes_by_import
 from hippotune.identity.parts import shown
 from hippotune.protocol.commands import ExecutorCommand
+from hippotune.trainers.base import Trainer
 from hippotune.trainers.state.functions import SHIPPED
 
 _CACHED = type(functools.lru_cache(len))
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """A job on its way to another process. Itself made of plain values only."""
-
-    content: bytes
-    trainer: str
-    by_value: tuple[str, ...]
-    path: tuple[str, ...]
-    arguments: tuple[str, ...]
-
-
 def pack(job: Job) -> Parcel:
     """Make a job ready for shipping; `TrainerError` where it cannot be."""
+    plain = replace(job, trainer=None, parcel=None, fits=None)
+    parcel = wrap(job.opened) if job.parcel is None else job.parcel
+    return replace(parcel, job=plain)
+
+
+def wrap(trainer: type[Trainer]) -> Parcel:
+    """Make a trainer ready for shipping; `TrainerError` where it cannot be."""
     import cloudpickle
 
-    name = f"{job.trainer.__module__}.{job.trainer.__qualname__}"
-    modules = {base.__module__ for base in job.trainer.__mro__}
+    name = f"{trainer.__module__}.{trainer.__qualname__}"
+    modules = {base.__module__ for base in trainer.__mro__}
     by_value = tuple(sorted(module for module in modules if not _is_importable(module)))
     for module in by_value:
         if module in sys.modules and module != "__main__":
             cloudpickle.register_pickle_by_value(sys.modules[module])
     try:
-        content = _dumped(job, by_value)
+        content = dumped(trainer, by_value)
     except Exception as error:
         raise TrainerError(
             f"trainer {name} cannot be sent to worker processes: {type(error).__name__}: {error}. "
-            "It, its settings or something that it uses from its module cannot be pickled; "
+            "It, or something that it uses from its module, cannot be pickled; "
             "make such things in build(), which runs in every worker"
         ) from error
-    return Parcel(content, name, by_value, tuple(sys.path), tuple(sys.argv))
+    return Parcel(name, content, "", by_value, tuple(sys.path), tuple(sys.argv))
 
 
-def _dumped(job: Job, by_value: Sequence[str]) -> bytes:
-    """Pickle a job; cached functions of modules that go by value are cached anew in the other process."""
+def dumped(value: object, by_value: Sequence[str]) -> bytes:
+    """Pickle a value; cached functions of modules that go by value are cached anew in the other process."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -72,7 +70,7 @@ def _dumped(job: Job, by_value: Sequence[str]) -> bytes:
             return super().reducer_override(value)
 
     file = io.BytesIO()
-    Pickler(file, protocol=5).dump(job)
+    Pickler(file, protocol=5).dump(value)
     return file.getvalue()
 
 
@@ -85,24 +83,30 @@ def unpack(parcel: Parcel) -> Job:
     sys.path[:] = parcel.path
     sys.argv[:] = parcel.arguments
     try:
-        job = pickle.loads(parcel.content)
+        trainer = _imported(parcel.entry) if parcel.entry else pickle.loads(parcel.content)
     except Exception as error:
         raise TrainerError(
             f"trainer {parcel.trainer} cannot be loaded in a worker: {type(error).__name__}: {error}. "
             "Workers import modules from where this process does; a module that exists only in memory, "
             "or that fails when it is imported again, cannot be used by a trainer"
         ) from error
-    if not isinstance(job, Job):
-        raise TrainerError(f"a parcel for {parcel.trainer} holds {job!r}; expected a Job")
+    if not isinstance(trainer, type) or not issubclass(trainer, Trainer):
+        raise TrainerError(f"{parcel.trainer} is {trainer!r}; expected a class that extends hippo.Trainer")
     for name in parcel.by_value:
-        _publish(name, job.trainer)
-    if changes := changes_by_import(job.trainer, job.code, parcel.by_value):
+        _publish(name, trainer)
+    job = replace(parcel.job or Job(None), trainer=trainer)
+    if changes := changes_by_import(trainer, job.code, parcel.by_value):
         raise TrainerError(
             f"trainer {parcel.trainer} is another one in workers, which import its modules anew: "
             f"{shown(changes)}. Restart after edits of a file; pass values that are set after an import as "
             "settings=, or set them where the module itself does"
         )
     return job
+
+
+def _imported(entry: str) -> Any:
+    module, _, name = entry.partition(":")
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
 def encode(command: ExecutorCommand | Part) -> bytes:

@@ -116,6 +116,8 @@ class Runtime:
 
     def _fits(self) -> Fits | None:
         trainer = self._job.trainer
+        if trainer is None:
+            return self._job.fits
         return trainer.fits if self.executor.virtual or trainer.widens else None
 
     @contextmanager

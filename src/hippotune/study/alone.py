@@ -83,7 +83,7 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
 def _begun(job: Job) -> Trainer:
     settings: Mapping[str, Any] = job.settings
     seeding.seed_all(job.seed)
-    trainer = job.trainer(settings, job.seed)
+    trainer = job.opened(settings, job.seed)
     seeding.seed_all(job.seed)
     trainer.prepare()
     seeding.seed_all(job.seed)

@@ -73,7 +73,7 @@ def _mean(
 ) -> tuple[dict[str, float], PlainState]:
     """Return the metrics and the weights of the mean, which is put into the first of the trials."""
     place, trials, step = asked
-    session = Session(job.trainer, job.settings, job.seed, start=job.start)
+    session = Session(job.opened, job.settings, job.seed, start=job.start)
     totals: dict[tuple[str, str], Any] = {}
     for config, checkpoint in reversed(trials):
         with open_checkpoints(*place).read(checkpoint) as file:
@@ -82,7 +82,7 @@ def _mean(
             totals[key] = tensor.double() + totals.get(key, 0)
     if not totals:
         raise InvalidInput(
-            f"{job.trainer.__name__} has no torch module on self: there are no weights to average"
+            f"{job.opened.__name__} has no torch module on self: there are no weights to average"
         )
     for key, tensor in _weights(session.trainer).items():
         tensor.copy_(totals[key] / len(trials))

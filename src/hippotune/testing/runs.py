@@ -57,7 +57,7 @@ class _Checked:
     """A session whose states are noted."""
 
     def __init__(self, job: Job, task: Task) -> None:
-        self.session = Session(job.trainer, job.settings, job.seed, start=job.start)
+        self.session = Session(job.opened, job.settings, job.seed, start=job.start)
         self._task = task
 
     def train(

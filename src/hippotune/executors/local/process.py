@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Pipe
 from pathlib import Path
+from typing import Any
 
 from hippotune.executors import lease_log
 from hippotune.executors.kept import KeptProcess
@@ -23,9 +26,31 @@ PEER_LOST = 76
 # The status with which one exits whose fresh interpreter died in the middle of a lease.
 INTERPRETER_LOST = 77
 
+# Where the classes are that workers speak in.
+_SPOKEN = ("hippotune.protocol.events", "hippotune.protocol.fingerprint", "hippotune.plan.facts")
 _EXIT_SECONDS = 5.0
 _TAIL_LINES = 30
 _TAIL_BYTES = 1 << 13
+
+
+class _EventsOnly(pickle.Unpickler):
+    """Reads events and facts, and nothing else: what a worker says is made beside user code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class of the protocol."""
+        found = getattr(sys.modules.get(module), name, None) if module in _SPOKEN else None
+        if not isinstance(found, type) or found.__module__ != module:
+            raise pickle.UnpicklingError(f"a worker sent a {module}.{name}; expected events only")
+        return found
+
+
+def said_by(message: bytes) -> list[Event]:
+    """Read what a worker has said. Raises `EOFError`, as at its end, where that is nothing of the protocol."""
+    try:
+        events: list[Event] = _EventsOnly(io.BytesIO(message)).load()
+    except Exception as error:
+        raise EOFError(f"a worker sent what is no event: {error}") from error
+    return events
 
 
 class WorkerProcess:
@@ -67,7 +92,7 @@ class WorkerProcess:
     def receive(self, timeout: float) -> list[Event] | None:
         """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""
         message = self._line.receive(timeout)
-        return None if message is None else pickle.loads(message)
+        return None if message is None else said_by(message)
 
     def greet(self, message: bytes) -> None:
         """Send the first message; waits until the process takes it or is dead."""

@@ -25,12 +25,12 @@ from typing import Literal
 import hippotune as hippo
 from hippotune import scratch
 from hippotune.executors import lease_log
+from hippotune.executors.base import Parcel
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.local.slot import Slot
 from hippotune.executors.ray.addresses import interface_of, reserved_port
 from hippotune.executors.ray.cluster import load_ray
-from hippotune.executors.shipping import Parcel
 from hippotune.protocol.events import (
     CheckpointSaved,
     Event,

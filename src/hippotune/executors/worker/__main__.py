@@ -80,7 +80,7 @@ def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: in
     parcel = pickle.loads(greeting)
     try:
         job = unpack(parcel)
-        session = Session(job.trainer, job.settings, job.seed, watch=bool(job.code), start=job.start)
+        session = Session(job.opened, job.settings, job.seed, watch=bool(job.code), start=job.start)
     except HippoError as error:
         channel.send([WorkerJoined(worker)])
         _refuse_everything(channel, describe(error))
