@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ _KILL_SECONDS = 10.0
 class KeptProcess(subprocess.Popen[bytes]):
     """A module of Hippo's that runs as a program of its own. `folder` is removed at its end.
 
+    With `user`, it runs as that user of the system, who owns the folder.
+
     The thread that starts it has to last as long as the process: the system ends it with that thread.
     """
 
@@ -32,10 +35,14 @@ class KeptProcess(subprocess.Popen[bytes]):
         output: IO[bytes],
         stdin: int = subprocess.DEVNULL,
         descriptors: Sequence[int] = (),
+        user: str | None = None,
     ) -> None:
         self._scratch = Scratch()
         self.folder = self._scratch.path
         lock = self._scratch.descriptor
+        if user is not None:
+            shutil.chown(self.folder, user)
+            environment = {**environment, "HOME": str(self.folder), "USER": user, "LOGNAME": user}
         path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
         try:
             super().__init__(
@@ -47,6 +54,8 @@ class KeptProcess(subprocess.Popen[bytes]):
                 pass_fds=[lock, *descriptors],
                 env={**environment, "PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
+                user=user,
+                extra_groups=None if user is None else [],
             )
         except BaseException:
             self._scratch.remove()

@@ -55,6 +55,9 @@ class PlanKey:
         return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
 
 
+NO_CODE = Fingerprint("", {}, frozenset())
+
+
 @dataclass(frozen=True)
 class Identity:
     """A plan's key, with what it was made from.
@@ -83,7 +86,25 @@ class Identity:
         """Identify a trainer's plan, as everything is now; with `version`, the code is up to the user."""
         if version is not None and not isinstance(version, str):
             raise InvalidInput(f'version is {version!r}; expected text, such as version="2"')
-        code = fingerprint(trainer) if version is None else Fingerprint("", {}, frozenset())
+        code = fingerprint(trainer) if version is None else NO_CODE
+        return cls.made_of(
+            trainer.__qualname__, code, settings, seed, version, data, threads, start, substeps
+        )
+
+    @classmethod
+    def made_of(
+        cls,
+        trainer: str,
+        code: Fingerprint,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        version: str | None = None,
+        data: str = "",
+        threads: int | None = None,
+        start: str = "",
+        substeps: int = 1,
+    ) -> Identity:
+        """Identify the plan of a trainer by its name and the fingerprint of its code."""
         made_of = f"source:{code.digest}" if version is None else f"version:{version}"
         named = {
             "version": version,
@@ -94,7 +115,7 @@ class Identity:
         }
         given = [data] + [f"{name} {named[name]}" for name in ("start", "substeps") if named[name]]
         whole = "; ".join(filter(None, given))
-        key = PlanKey(trainer.__qualname__, made_of, _canonical(settings or {}), seed, whole, threads)
+        key = PlanKey(trainer, made_of, _canonical(settings or {}), seed, whole, threads)
         parts = {**code.parts, "seed": str(seed)}
         for name, value in (settings or {}).items():
             parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))

@@ -15,6 +15,7 @@ from hippotune.sequences.base import FOREVER, Distribution, Piece, Sequence
 from hippotune.sequences.laws import Free, Listed
 from hippotune.sequences.values import Value, plain, rounded_value, tagged
 
+_may_import = True
 _SHOWN = 8
 """A longer table is shown shortened."""
 
@@ -102,6 +103,10 @@ class Function(Sequence):
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Any:
         """Import the function; refuse it if its source is no longer what it was."""
         reference = str(arguments.get("fn"))
+        if not _may_import:
+            raise InvalidInput(
+                f"the function {reference} is code, which is not run here; pass steps= to have its values"
+            )
         try:
             function = _imported(reference)
         except (ImportError, AttributeError, ValueError) as error:
@@ -119,6 +124,12 @@ class Function(Sequence):
     def __repr__(self) -> str:
         function = self.arguments[0]
         return f"Function({getattr(function, '__qualname__', repr(function))})"
+
+
+def refuse_functions() -> None:
+    """Never import a function again because JSON names it: for processes in which no user code may run."""
+    global _may_import
+    _may_import = False
 
 
 def _check_callable(fn: object) -> None:

@@ -390,7 +390,9 @@ class Loop:
         self._quiet.wake()
 
     def tuner_ends(self, listener: Listener) -> None:
-        """A tuner asks for nothing more: what the others wait for may go on."""
+        """A tuner asks for nothing more: what the others wait for may go on. May be called twice."""
+        if listener not in self._listening:
+            return
         self.tuners -= 1
         self._listening.remove(listener)
         self.slots.look_soon()

@@ -123,13 +123,21 @@ class Runtime:
     @contextmanager
     def widened(self, policy: WidthPolicy) -> Iterator[None]:
         """Let a policy that packs nothing choose widths for a while. To be used on the engine's thread."""
-        self._policies.append(policy)
-        self.loop.handle(WidthChanged(policy))
+        self.widen(policy)
         try:
             yield
         finally:
-            self._policies.remove(policy)
-            self.loop.handle(WidthChanged(self._policies[-1]))
+            self.narrow(policy)
+
+    def widen(self, policy: WidthPolicy) -> None:
+        """Let a policy that packs nothing choose widths, until `narrow`. On the engine's thread."""
+        self._policies.append(policy)
+        self.loop.handle(WidthChanged(policy))
+
+    def narrow(self, policy: WidthPolicy) -> None:
+        """Let the policy before this one choose widths again."""
+        self._policies.remove(policy)
+        self.loop.handle(WidthChanged(self._policies[-1]))
 
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):

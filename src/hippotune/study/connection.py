@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hippotune.errors import HippoError
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
+from hippotune.identity.versions import versions
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime, acquire, release
-from hippotune.study.opening import open_plan
+from hippotune.store.served import refuse_served
+from hippotune.study.opening import Terms, open_plan
 from hippotune.study.start import find_start
 from hippotune.view import View, open_view
 
@@ -57,6 +59,8 @@ class Connection:
     def open(self) -> Runtime:
         """Open the plan that belongs to the trainer as it is now, which may be another one than last time."""
         executor = self._study.executor
+        if not executor.virtual:
+            refuse_served(self._study.home)
         identity = self.identify(remember=not executor.virtual)
         runtime = self.runtime
         if runtime is not None and not runtime.closed:
@@ -75,7 +79,8 @@ class Connection:
         return self.runtime
 
     def _begin(self, identity: Identity) -> Runtime:
-        opened = open_plan(self._study, identity, waived=self._study._version is not None)
+        terms, waived = Terms.of(self._study), self._study._version is not None
+        opened = open_plan(terms, identity, versions(identity.imports), waived)
         self.notes += opened.notes
         self.warnings += opened.warnings
         return opened.runtime

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput, NotExact
-from hippotune.executors.base import Job
+from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
-from hippotune.identity.versions import versions
 from hippotune.plan.facts import width_refutation
+from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
+from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.runtime import Runtime, checkpoint_folder
 from hippotune.short import plural
 from hippotune.store.base import Store
@@ -19,9 +22,61 @@ from hippotune.store.homes import checkpoints_url, note_url
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.start import find_start
+from hippotune.trainers.base import Trainer
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a study wants of its plan, and where that is kept; see `Study` for each of them.
+
+    Where the trainer is not to be opened in this process, there is a `parcel` in its place.
+    """
+
+    name: str
+    listed_name: str
+    trainer: type[Trainer] | None
+    trainer_name: str
+    home: Path
+    storage: str | None
+    store_url: str | None
+    executor: Executor
+    settings: Mapping[str, Any]
+    seed: int
+    start: str | Path | None = None
+    width: WidthPolicy | None = None
+    exact: bool = True
+    audit: float = 0.01
+    retries: Retries = Retries()  # noqa: RUF009
+    checkpoint_every: float | None = 600
+    checkpoint_budget: int | None = None
+    parcel: Parcel | None = None
+    fits: Callable[[Mapping[str, Any], int], bool] | None = None
+
+    @classmethod
+    def of(cls, study: Study) -> Terms:
+        """Return the terms of a study of this process."""
+        return cls(
+            study.name,
+            study._listed_name,
+            study.trainer,
+            study.trainer.__name__,
+            study.home,
+            study.storage,
+            study.store_url,
+            study.executor,
+            study.settings,
+            study.seed,
+            study.start,
+            study.width,
+            study.exact,
+            study.audit,
+            study.retries,
+            study.checkpoint_every,
+            study.checkpoint_budget,
+        )
 
 
 @dataclass
@@ -33,11 +88,11 @@ class Opened:
     warnings: list[str] = field(default_factory=list)
 
 
-def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
+def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], waived: bool) -> Opened:
     """Open the plan of an identity, making it where it is new; versions may differ where that is `waived`."""
     notes: list[str] = []
     warnings: list[str] = []
-    store, threads = _open_store(study, identity, waived, notes)
+    store, threads = _open_store(study, identity, versions, waived, notes)
     packing = 1 if study.width is None else study.width.packing
     folder, storage = checkpoint_folder(study.home, identity.key), None
     if study.storage is not None and not study.executor.virtual:
@@ -54,9 +109,11 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
         start,
         study.name,
         storage,
+        study.parcel,
+        study.fits,
     )
     try:
-        proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit)
+        proofs = ProofPolicy(study.trainer_name, study.exact, study.audit)
         limits = study.checkpoint_budget, study.width
         every = study.checkpoint_every
         runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries, every)
@@ -82,7 +139,7 @@ def open_plan(study: Study, identity: Identity, waived: bool) -> Opened:
     return Opened(runtime, notes, warnings)
 
 
-def _claimed_url(study: Study, digest: str) -> str | None:
+def _claimed_url(study: Terms, digest: str) -> str | None:
     """Have the home say which URL it belongs to; return where the checkpoints of a plan are."""
     assert study.storage is not None
     if study.storage.startswith("memory:"):
@@ -94,21 +151,23 @@ def _claimed_url(study: Study, digest: str) -> str | None:
     return checkpoints_url(study.home, digest)
 
 
-def _open_store(study: Study, identity: Identity, waived: bool, notes: list[str]) -> tuple[Store, int | None]:
+def _open_store(
+    study: Terms, identity: Identity, versions: Mapping[str, str], waived: bool, notes: list[str]
+) -> tuple[Store, int | None]:
     """Open the plan's store; returns it with the number of threads that the plan keeps."""
     if study.executor.virtual:
         return MemoryStore(), None
     from hippotune.store.catalog import open_store
 
     key, usual = identity.key, study.executor.usual_threads
-    now = Origin(identity.parts, versions(identity.imports), key.threads or usual)
+    now = Origin(identity.parts, versions, key.threads or usual)
     catalog = open_store(study.home, study.store_url)
     try:
         known = catalog.origin(key)
         if known is not None:
             notes += noted_versions(study.name, known, now, waived=waived)
             notes += noted_threads(known, usual if key.threads is None else key.threads)
-        before = catalog.bind(study._listed_name, key, now)
+        before = catalog.bind(study.listed_name, key, now)
         if before is not None:
             said = said_of_move(catalog.origin(before), now)
             notes.append(

@@ -45,7 +45,7 @@ class _EventsOnly(pickle.Unpickler):
 
 
 def said_by(message: bytes) -> list[Event]:
-    """Read what a worker has said. Raises `EOFError`, as at its end, where that is nothing of the protocol."""
+    """Read what a worker has said. Raises `EOFError`, as at its end, where it is no events."""
     try:
         events: list[Event] = _EventsOnly(io.BytesIO(message)).load()
     except Exception as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from numbers import Real
 from typing import Any, TypeVar, cast
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
@@ -30,8 +29,8 @@ from hippotune.trainers.state.tensors import computed_names
 from hippotune.trainers.torch.finding import find_all
 from hippotune.trainers.torch.groups import fields_of, set_group_field
 from hippotune.trainers.torch.loader import Loader
+from hippotune.trainers.widths import BATCH_SIZE, splits_batch
 
-_BATCH_SIZE = ("batch_size", "bs")
 _MIXTURE = ("mixture", "mix")
 _NUDGE = 2
 
@@ -99,7 +98,7 @@ class TorchTrainer(Trainer):
         Override it for other names, and pass on the rest: ``super().setup(rest)``.
         """
         for name, value in hp.items():
-            if name in _BATCH_SIZE:
+            if name in BATCH_SIZE:
                 self._set_on_loaders(name, "batch_size", value)
             elif name in _MIXTURE:
                 self._set_on_loaders(name, "mixture", value)
@@ -118,8 +117,7 @@ class TorchTrainer(Trainer):
     @classmethod
     def fits(cls, values: Mapping[str, Any], width: int) -> bool:
         """Return whether the batch size, where it is a hyper-parameter, can be split evenly."""
-        sizes = [values[name] for name in _BATCH_SIZE if name in values]
-        return all(isinstance(size, Real) and size % width == 0 for size in sizes)
+        return splits_batch(values, width)
 
     def shard(self, items: Items) -> Items:
         """Return this worker's part of a tensor, a list or a range, where several work together.
@@ -258,7 +256,7 @@ class TorchTrainer(Trainer):
         found = [set_group_field(optimizer, name, value) for optimizer in optimizers]
         if not any(found):
             fields = {field for optimizer in optimizers for field in fields_of(optimizer)}
-            known = f"{listed((*_BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
+            known = f"{listed((*BATCH_SIZE, *_MIXTURE))} for the loaders on self, 'seed'" + (
                 f" and {listed(fields)} for the optimizers"
                 if optimizers
                 else "; there is no optimizer on self"

@@ -1,0 +1,133 @@
+"""The application: the table of routes, behind the guard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+
+import hippotune
+from hippotune.serve.guard import Guard, Refused, reply
+from hippotune.serve.health import Health
+from hippotune.serve.hub import Hub
+from hippotune.serve.openapi import document
+from hippotune.serve.plan_routes import PlanRoutes
+from hippotune.serve.routes import Route
+from hippotune.serve.study_routes import StudyRoutes
+from hippotune.serve.version import MINIMUM, VERSION
+from hippotune.store.catalog import open_store
+
+_SWEEP_SECONDS = 2.0
+_STORE_SECONDS = 5.0
+
+
+class Versions(Struct):
+    """What the server speaks: its API's version, the least that a client needs, and Hippo's own."""
+
+    version: int
+    minimum: int
+    hippotune: str
+
+
+class Application:
+    """Everything that is served."""
+
+    def __init__(
+        self, hub: Hub, studies: StudyRoutes, guard: Guard, health: Health, stop: Callable[[], None]
+    ) -> None:
+        self._hub = hub
+        self._studies = studies
+        self._health = health
+        self._stop = stop
+        health.gauge("plans", "Plans that are open", lambda: len(hub.plans))
+        health.gauge("sessions", "Sessions of tuners", lambda: sum(len(plan.sessions) for plan in hub.plans))
+        health.gauge(
+            "steps_trained",
+            "Steps trained in the plans that are open",
+            lambda: sum(plan.runtime.loop.engine.trained for plan in hub.plans),
+        )
+        self.table = [*self._own(), *PlanRoutes(hub, guard).table(), *studies.table()]
+        self.asgi = Starlette(
+            routes=[
+                HttpRoute(
+                    route.path, guard.around(route.path, route.role, route.handler), methods=[route.method]
+                )
+                for route in self.table
+            ],
+            lifespan=self._lifespan,
+        )
+
+    def _own(self) -> list[Route]:
+        return [
+            Route("GET", "/version", "none", self.version, "Say which versions fit", answer=Versions),
+            Route(
+                "GET",
+                "/healthz",
+                "none",
+                self.healthz,
+                "Say whether the server is well: 503 where its event loop lags or its store does not answer",
+                content="text",
+                statuses=(503,),
+            ),
+            Route("GET", "/metrics", "read", self.metrics, "Numbers for Prometheus", content="text"),
+            Route("GET", "/openapi.json", "none", self.openapi, "This document", answer=dict[str, object]),
+            Route("POST", "/release", "admin", self.release, "Let held plans train", content="none"),
+            Route("POST", "/stop", "admin", self.stop, "Save what runs, and end the server", content="none"),
+        ]
+
+    async def version(self, request: Request) -> Response:
+        """Say which versions fit."""
+        return reply(Versions(VERSION, MINIMUM, hippotune.__version__))
+
+    async def healthz(self, request: Request) -> Response:
+        """Look whether all is well."""
+        if self._health.is_lagging:
+            raise Refused(503, f"the event loop lags by {self._health.lag:.1f} s")
+        try:
+            await asyncio.wait_for(asyncio.to_thread(self._ask_store), _STORE_SECONDS)
+        except TimeoutError:
+            raise Refused(503, f"the store does not answer within {_STORE_SECONDS:.0f} s") from None
+        return Response("well\n", media_type="text/plain")
+
+    def _ask_store(self) -> None:
+        with open_store(self._hub.folder, self._hub.store) as catalog:
+            catalog.plans()
+
+    async def metrics(self, request: Request) -> Response:
+        """Return all numbers."""
+        return Response(self._health.numbers(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        """Return what is served, as a document."""
+        return reply(document(self.table))
+
+    async def release(self, request: Request) -> Response:
+        """Let held plans train."""
+        await self._hub.release()
+        return Response(status_code=204)
+
+    async def stop(self, request: Request) -> Response:
+        """End the server."""
+        self._stop()
+        return Response(status_code=204)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
+        self._studies.begin()
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self._hub.sweep()

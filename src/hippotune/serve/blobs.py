@@ -1,0 +1,113 @@
+"""Files that clients have sent, by their digests: pickled code, and bundles of projects. None is opened here.
+
+A bundle is a ZIP archive of plain files; it is unpacked, once, into a folder of its own for workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import stat
+import sys
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from hippotune.durable import replacing
+from hippotune.errors import InvalidInput
+from hippotune.executors.base import Parcel
+from hippotune.serve.definition import Code
+
+_MOST_UNPACKED = 1 << 30
+
+
+class CodeRefused(InvalidInput):
+    """Code that the server does not take."""
+
+
+class Blobs:
+    """The files below a folder. `allow_code` says whether clients may bring code at all."""
+
+    def __init__(self, folder: Path, allow_code: bool) -> None:
+        self._folder = folder
+        self._allow_code = allow_code
+
+    def check_allowed(self, what: str) -> None:
+        """Raise `CodeRefused` where clients may not bring code."""
+        if not self._allow_code:
+            raise CodeRefused(
+                f"{what} is code, and this server runs installed code only. Name the trainer by an entry "
+                "point that is installed there and keep the tuner with Study(..., tuner='client'), or have "
+                "the server started with --allow-code"
+            )
+
+    def __contains__(self, digest: str) -> bool:
+        return self._file(digest).exists()
+
+    def put(self, digest: str, content: bytes) -> None:
+        """Keep a file."""
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise InvalidInput(f"the file has the digest {found}; expected {digest}, as its address says")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._file(digest)) as temporary:
+            temporary.write_bytes(content)
+
+    def get(self, digest: str | None) -> bytes:
+        """Return a file."""
+        try:
+            return self._file(digest or "none").read_bytes()
+        except FileNotFoundError:
+            raise InvalidInput(f"there is no file {digest} here; send it first") from None
+
+    def _file(self, digest: str) -> Path:
+        return self._folder / digest
+
+    def parcel(self, code: Code) -> Parcel:
+        """Return what workers open to get a trainer."""
+        here = tuple(sys.path)
+        if code.kind == "entry":
+            return Parcel(code.trainer, entry=code.entry, path=here, arguments=code.arguments)
+        self.check_allowed("a bundle" if code.kind == "bundle" else "a class that is pickled by value")
+        if code.kind == "bundle":
+            folder = self._unpacked(code.digest)
+            own = tuple(str(folder / PurePosixPath(part)) for part in code.path if _is_below(part))
+            return Parcel(code.trainer, entry=code.entry, path=(*own, *here), arguments=code.arguments)
+        theirs = tuple(place for place in code.path if place and Path(place).exists())
+        path = (*theirs, *(place for place in here if place not in theirs))
+        return Parcel(code.trainer, self.get(code.digest), "", code.by_value, path, code.arguments)
+
+    def _unpacked(self, digest: str | None) -> Path:
+        content = self.get(digest)
+        target = self._folder.parent / "bundles" / str(digest)
+        if target.is_dir():
+            return target
+        temporary = target.with_name(f".{digest}.partial")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                _check(archive)
+                archive.extractall(temporary)
+        except zipfile.BadZipFile as error:
+            raise InvalidInput(f"the bundle {digest} is no ZIP archive: {error}") from None
+        temporary.rename(target)
+        return target
+
+
+def _check(archive: zipfile.ZipFile) -> None:
+    """Refuse what is not a plain file below the folder, and what is too large."""
+    total = 0
+    for entry in archive.infolist():
+        total += entry.file_size
+        mode = entry.external_attr >> 16
+        is_plain = not stat.S_IFMT(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+        if not _is_below(entry.filename) or not is_plain:
+            raise InvalidInput(f"the bundle has {entry.filename!r}; expected plain files below one folder")
+    if total > _MOST_UNPACKED:
+        raise InvalidInput(f"the bundle has {total:,} bytes; expected at most {_MOST_UNPACKED:,}")
+
+
+def _is_below(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\\" not in name

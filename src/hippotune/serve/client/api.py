@@ -1,0 +1,206 @@
+"""Requests to a server: what it refuses is raised as the error that it names.
+
+A server that cannot be reached, or that asks for patience, is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.serve.messages import Failure
+from hippotune.serve.version import HEADER, VERSION
+
+WAITED_STATUSES = (429, 502, 503, 504, 507)
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_TIMEOUT = httpx.Timeout(30.0, read=300.0)
+_STREAM_TIMEOUT = httpx.Timeout(30.0, read=60.0)
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+
+
+class ServerRefused(HippoError):
+    """A server does not do what is asked; `status` is that of HTTP."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ServerLost(HippoError):
+    """A server cannot be reached, or asks to be tried again."""
+
+
+def checked_url(url: str) -> str:
+    """Return the address of a server."""
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise InvalidInput(f"url is {url!r}; expected the address of a server, such as http://host:8477")
+    return url.rstrip("/")
+
+
+class Api:
+    """One server. `token` is what HIPPO_TOKEN says, unless it is given."""
+
+    def __init__(self, url: str, token: str | None = None, patience: float = 600.0) -> None:
+        self.url = checked_url(url)
+        self.patience = patience
+        token = token or os.environ.get("HIPPO_TOKEN")
+        self._headers = {HEADER: str(VERSION), **({"authorization": f"Bearer {token}"} if token else {})}
+        self._client = httpx.Client(base_url=self.url, headers=self._headers, timeout=_TIMEOUT)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what is sent cannot be changed on its way: on this machine, or by TLS."""
+        parts = urlsplit(self.url)
+        return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
+    def call(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
+        """Make a request, waiting for a server that is away; return what is answered."""
+        pause = Pause(self.patience)
+        while True:
+            try:
+                return self.call_once(method, path, value, kind)
+            except ServerLost as error:
+                time.sleep(pause.next(error))
+
+    def call_once(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
+        """Make a request once."""
+        try:
+            return _read(self._client.request(method, path, **_body(value)), kind)
+        except httpx.TransportError as error:
+            raise _lost(self.url, error) from error
+
+    def download(self, path: str, value: Any, write: Callable[[bytes], object]) -> None:
+        """Make a request and write what is answered."""
+        try:
+            with self._client.stream("POST", path, **_body(value)) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    _read(response, None)
+                for part in response.iter_bytes():
+                    write(part)
+        except httpx.TransportError as error:
+            raise _lost(self.url, error) from error
+
+    def asynchronous(self) -> AsyncApi:
+        """Return the same for an event loop."""
+        return AsyncApi(self.url, self._headers)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+
+class AsyncApi:
+    """One server, on an event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._client = httpx.AsyncClient(
+            base_url=url, headers=dict(headers), timeout=_TIMEOUT, limits=_LIMITS
+        )
+
+    async def call(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
+        """Make a request once."""
+        try:
+            return _read(await self._client.request(method, path, **_body(value)), kind)
+        except httpx.TransportError as error:
+            raise _lost(self._url, error) from error
+
+    @asynccontextmanager
+    async def events(self, path: str, after: str) -> AsyncIterator[AsyncIterator[Event]]:
+        """Follow a stream of events after the last that was heard."""
+        headers = {"last-event-id": after} if after else {}
+        try:
+            async with self._client.stream("GET", path, headers=headers, timeout=_STREAM_TIMEOUT) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    _read(response, None)
+                yield _events(response.aiter_lines())
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise _lost(self._url, error) from error
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._client.aclose()
+
+
+class Event(msgspec.Struct):
+    """One event of a stream."""
+
+    data: str
+    number: str
+    kind: str
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
+    """Read server-sent events; one that is cut off is none."""
+    data, number, kind = [], "", ""
+    async for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "data":
+                data.append(value)
+            case "id":
+                number = value
+            case "event":
+                kind = value
+        if not line:
+            if data:
+                yield Event("\n".join(data), number, kind)
+            data, number, kind = [], "", ""
+
+
+class Pause:
+    """How long to wait before the next try, up to a limit in all."""
+
+    def __init__(self, patience: float) -> None:
+        self._until = time.monotonic() + patience
+        self._seconds = _FIRST_PAUSE
+
+    def next(self, error: Exception) -> float:
+        """Return the seconds to wait; raises the error where it has been too long."""
+        if time.monotonic() > self._until:
+            raise error
+        seconds, self._seconds = self._seconds, min(2 * self._seconds, _LONGEST_PAUSE)
+        return seconds
+
+
+def _body(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, bytes):
+        return {"content": value, "headers": {"content-type": "application/octet-stream"}}
+    return {"content": msgspec.json.encode(value), "headers": {"content-type": "application/json"}}
+
+
+def _read(response: httpx.Response, kind: Any) -> Any:
+    if response.status_code < 400:
+        return None if kind is None else msgspec.json.decode(response.content, type=kind)
+    try:
+        failure = msgspec.json.decode(response.content, type=Failure)
+    except msgspec.DecodeError:
+        failure = Failure("HippoError", response.text[:200] or "no words")
+    if response.status_code in WAITED_STATUSES:
+        raise ServerLost(f"the server at {response.url.host} asks to wait: {failure.text}")
+    error = failure.made()
+    if response.status_code == 422 and type(error) is not HippoError:
+        raise error
+    raise ServerRefused(f"{failure.text} (status {response.status_code})", response.status_code)
+
+
+def _lost(url: str, error: Exception) -> ServerLost:
+    return ServerLost(
+        f"the server at {url} cannot be reached: {type(error).__name__}: {error}. See that it runs (hippo "
+        "serve), and that the address is right"
+    )

@@ -1,0 +1,351 @@
+"""The loop of a plan that is on a server: what tunings say is sent in order, what it answers is delivered.
+
+It has the surface of `shell.loop.Loop`. A tuner hears results in the order of the plan's history: while a
+group is on its way, nothing counts as known, and its answers come before the word that it is done. When the
+server was away, everything that is still open is said again, and what was heard before is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from hippotune.errors import HippoError
+from hippotune.plan.facts import SpanRecorded
+from hippotune.protocol import events
+from hippotune.protocol.events import Event, Request
+from hippotune.serve import messages as wire
+from hippotune.serve.client.api import AsyncApi, Pause, ServerLost, ServerRefused
+from hippotune.serve.client.readings import RemoteReadings
+from hippotune.serve.client.said import Said, message_of
+from hippotune.shell.loop import Deliver, Listener
+
+# A batch is at most this many requests: bodies are bounded.
+_MOST_REQUESTS = 2000
+# What cannot go on for now is tried again after this time.
+_AGAIN_SECONDS = 1.0
+
+
+class RemoteLoop:
+    """See the module. Made and used on one running event loop.
+
+    `renew` opens the plan, begins a session and returns its address with what it says of itself.
+    """
+
+    def __init__(
+        self,
+        api: AsyncApi,
+        study: str,
+        readings: RemoteReadings,
+        renew: Callable[[], Coroutine[Any, Any, tuple[str, wire.SessionOpened]]],
+        note: Callable[[str], None],
+        patience: float,
+    ) -> None:
+        self.error: BaseException | None = None
+        self.readings = readings
+        self.note = note
+        self._api = api
+        self._study = study
+        self._renew = renew
+        self._patience = patience
+        self._aio = asyncio.get_running_loop()
+        self._address = ""
+        self._said = Said()
+        self._deliver: dict[int, Deliver] = {}
+        self._heard: dict[int, set[tuple[int, bool]]] = {}
+        self._next_request = 0
+        self._listening: list[Listener] = []
+        self._on_rest: list[Callable[[], None]] = []
+        self._notes_repeated = False
+        self._outgoing: list[wire.Message] = []
+        self._first = 1
+        self._last_group = 0
+        self._done = 1
+        self._committed = -1
+        self._after = 0
+        self._has_news = asyncio.Event()
+        self._waiting: dict[type, asyncio.Future[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lost = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin a session."""
+        self._address, opened = await self._renew()
+        self._begin(opened)
+        self._tasks = [self._aio.create_task(self._live())]
+
+    def _begin(self, opened: wire.SessionOpened) -> None:
+        self._committed = opened.committed
+        self._first = self._done = 1
+        self._after = self._last_group = 0
+        self.readings.renewed(opened.beat)
+
+    # What tunings use.
+
+    @property
+    def committed(self) -> int:
+        """How far answers are durable; nothing is while a group is on its way."""
+        return -1 if self._last_group >= self._done else self._committed
+
+    def new_request(self, deliver: Deliver) -> int:
+        """Return a number for a request; its answers go to `deliver`."""
+        self._next_request += 1
+        self._deliver[self._next_request] = deliver
+        return self._next_request
+
+    def forget_request(self, request: int) -> None:
+        """Deliver nothing more for a request."""
+        self._deliver.pop(request, None)
+        self._heard.pop(request, None)
+
+    def note_repeated(self, requests: Iterable[Request]) -> None:
+        """Have the server say what is trained again for the group that comes next."""
+        self._notes_repeated = True
+
+    def handle(self, event: Event) -> None:
+        """Send an event."""
+        if isinstance(event, events.GroupSubmitted):
+            self.readings.place(event.requests)
+            for part in range(0, len(event.requests), _MOST_REQUESTS):
+                some = replace(event, requests=event.requests[part : part + _MOST_REQUESTS])
+                self._say(message_of(some, self._notes_repeated))
+            self._notes_repeated = False
+        else:
+            self._say(message_of(event))
+
+    def has_begun(self, study: str) -> None:
+        """Say that the study has asked for something and waits."""
+        if not self._said.has_begun:
+            self._say(wire.Begun())
+
+    def alarm(self, time: float, call: Callable[[], None]) -> None:
+        """Have something called at a time of the server's clock."""
+        self._aio.call_later(max(time - self.readings.now(), 0.0), call)
+
+    def when_resting(self, call: Callable[[], None]) -> None:
+        """Call `call` whenever nothing runs."""
+        self._on_rest.append(call)
+
+    def forget_resting(self, call: Callable[[], None]) -> None:
+        """Do not tell `call` any more."""
+        self._on_rest.remove(call)
+
+    @contextmanager
+    def spans(self) -> Iterator[list[SpanRecorded]]:
+        """Collect nothing: worker time is read from the facts."""
+        yield []
+
+    def tuner_begins(self, listener: Listener) -> None:
+        """A tuner is at work."""
+        self._listening.append(listener)
+        if self.error is not None:
+            listener.broken(self.error)
+        self._say(wire.Begin())
+
+    def tuner_ends(self, listener: Listener) -> None:
+        """A tuner asks for nothing more."""
+        if listener in self._listening:
+            self._listening.remove(listener)
+            self._say(wire.End())
+
+    def tuner_waits(self) -> None:
+        """Do nothing: time goes on by itself."""
+
+    def tuner_goes_on(self) -> None:
+        """Do nothing."""
+
+    async def proved(self, audits: bool) -> None:
+        """Wait until nothing is provisional any more."""
+        await self._answered(wire.Prove(audits), wire.Proved)
+
+    async def run_down(self) -> None:
+        """Wait until what runs has ended, or others are at work."""
+        await self._answered(wire.RunDown(), wire.RanDown)
+
+    async def _answered(self, message: wire.Message, kind: type) -> None:
+        if self.error is None:
+            self._waiting[kind] = future = self._aio.create_future()
+            self._say(message)
+            await future
+
+    # The connection.
+
+    def _say(self, message: wire.Message) -> None:
+        self._said.note(message)
+        self._outgoing.append(message)
+        if isinstance(message, wire.Submit):
+            self._last_group = self._first + len(self._outgoing) - 1
+        self._has_news.set()
+
+    async def _live(self) -> None:
+        """Send and receive; begin another session where the present one is lost."""
+        while self.error is None:
+            tasks = [self._aio.create_task(self._send()), self._aio.create_task(self._receive())]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                failed = [task.exception() for task in done]
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            error = next((each for each in failed if each is not None), None)
+            if isinstance(error, _Renewed):
+                if error.because:
+                    self.note(error.because)
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                await self._say_again()
+            elif error is not None:
+                self._give_up(error)
+
+    async def _say_again(self) -> None:
+        """Begin another session and say what is open."""
+        pause = Pause(self._patience)
+        while True:
+            try:
+                self._address, opened = await self._renew()
+                break
+            except ServerLost as error:
+                try:
+                    await asyncio.sleep(pause.next(error))
+                except ServerLost as lost:
+                    self._give_up(lost)
+                    return
+            except HippoError as error:
+                self._give_up(error)
+                return
+        waiting = [kind for kind, future in self._waiting.items() if not future.done()]
+        self._outgoing = self._said.again(len(self._listening), waiting, _MOST_REQUESTS)
+        self._begin(opened)
+        groups = [at for at, each in enumerate(self._outgoing) if isinstance(each, wire.Submit)]
+        self._last_group = self._first + groups[-1] if groups else 0
+        self._has_news.set()
+
+    async def _send(self) -> None:
+        pause = Pause(self._patience)
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            while self._outgoing:
+                batch = self._batch()
+                body = wire.Messages(self._first, tuple(batch), self._after)
+                try:
+                    await self._api.call("POST", f"{self._address}/messages", body)
+                except ServerLost as error:
+                    await asyncio.sleep(pause.next(error))
+                    continue
+                except ServerRefused as error:
+                    raise _lost_session(error) from error
+                pause = Pause(self._patience)
+                self._first += len(batch)
+                del self._outgoing[: len(batch)]
+
+    def _batch(self) -> list[wire.Message]:
+        """Return the messages that are sent together."""
+        batch: list[wire.Message] = []
+        size = 0
+        for message in self._outgoing:
+            size += len(message.requests) if isinstance(message, wire.Submit) else 1
+            if batch and size > _MOST_REQUESTS:
+                break
+            batch.append(message)
+        return batch
+
+    async def _receive(self) -> None:
+        pause = Pause(self._patience)
+        while True:
+            try:
+                async with self._api.events(f"{self._address}/items", str(self._after)) as stream:
+                    async for event in stream:
+                        pause = Pause(self._patience)
+                        self._take(event.kind, event.number, event.data)
+                await asyncio.sleep(pause.next(ServerLost("the server ends the stream of a session")))
+            except ServerLost as error:
+                await asyncio.sleep(pause.next(error))
+            except ServerRefused as error:
+                raise _lost_session(error) from error
+
+    def _take(self, kind: str, number: str, data: str) -> None:
+        """Take in one event, as a whole."""
+        if kind == "pulse":
+            self.readings.beats(msgspec.json.decode(data, type=wire.Beat))
+            if self.readings.is_out:
+                for call in list(self._on_rest):
+                    call()
+            return
+        for item in wire.read_items(data):
+            self._take_item(item)
+        self._after = int(number)
+        for listener in list(self._listening):
+            listener.facts_committed()
+
+    def _take_item(self, item: wire.Item) -> None:
+        match item:
+            case wire.Answered():
+                self._tell(item)
+            case wire.Committed(order):
+                self._committed = max(self._committed, order)
+            case wire.Done(number):
+                self._done = max(self._done, number)
+            case wire.Noted(text):
+                self.note(text)
+            case wire.Broken(error, waits):
+                if waits:
+                    raise _Renewed(f"the server cannot go on, and is tried again: {error.text}")
+                self._give_up(error.made())
+            case wire.RanDown(counters):
+                self.readings.counted(counters)
+                self._settle(wire.RanDown)
+            case wire.Proved():
+                self._settle(wire.Proved)
+
+    def _tell(self, item: wire.Answered) -> None:
+        if item.final:
+            self._said.answered(item.request)
+        deliver = self._deliver.get(item.request)
+        steps = self._heard.setdefault(item.request, set())
+        if deliver is None or (item.step, item.final) in steps:
+            return
+        steps.add((item.step, item.final))
+        if item.final:
+            del self._deliver[item.request]
+            del self._heard[item.request]
+        deliver(item.made())
+
+    def _settle(self, kind: type) -> None:
+        future = self._waiting.pop(kind, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _give_up(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+            for listener in list(self._listening):
+                listener.broken(error)
+            for kind in list(self._waiting):
+                self._settle(kind)
+
+    async def close(self) -> None:
+        """End the session."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(HippoError):
+            await self._api.call("DELETE", self._address)
+
+
+class _Renewed(Exception):
+    """The session is lost: another one is to begin."""
+
+    def __init__(self, because: str = "") -> None:
+        super().__init__(because)
+        self.because = because
+
+
+def _lost_session(error: ServerRefused) -> Exception:
+    """Return what follows from a refusal: a session that is not known is begun anew."""
+    return _Renewed() if error.status in (404, 409, 410) else error

@@ -1,0 +1,106 @@
+"""What a session has said and what is still so: for saying it again to a server that was away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hippotune.errors import HippoError
+from hippotune.protocol import events
+from hippotune.protocol.events import Event
+from hippotune.serve import messages as wire
+
+
+def message_of(event: Event, repeated: bool = False) -> wire.Message:
+    """Write an event of a tuner's side."""
+    match event:
+        case events.GroupSubmitted(requests):
+            asks = tuple(
+                wire.Ask(
+                    each.id,
+                    each.trial,
+                    each.config.to_json(),
+                    each.step,
+                    each.reports,
+                    each.isolation_key,
+                    each.keep,
+                )
+                for each in requests
+            )
+            return wire.Submit(asks, repeated)
+        case events.RequestWithdrawn(request):
+            return wire.Withdraw(request)
+        case events.WorthChanged(worths):
+            return wire.Rate({request: wire.number(worth) for request, worth in worths.items()})
+        case events.BestChanged(_, best):
+            return wire.Rank(tuple((config.to_json(), step, key) for config, step, key in best))
+        case events.MetricsRequired(metrics):
+            return wire.Require(tuple(sorted(metrics)))
+        case events.ConfigsForeseen(configs, step):
+            return wire.Foresee(tuple(config.to_json() for config in configs), step)
+        case events.BranchesForeseen(config, steps):
+            return wire.ForeseeBranches(config.to_json(), steps)
+        case events.DeadlineSet(_, at, worker_seconds):
+            return wire.Limit(at, worker_seconds)
+        case events.WidthChanged(policy):
+            return wire.Widen(None if policy is None else wire.Policy.of(policy))
+        case _:
+            raise HippoError(f"{event!r} is nothing that a tuner says to a server")
+
+
+class Said:
+    """What is still so of all that was said."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._required: set[str] = set()
+        self._widened: wire.Widen | None = None
+        self._branches: dict[str, wire.ForeseeBranches] = {}
+        self._requests: dict[int, wire.Ask] = {}
+        self._limit: wire.Limit | None = None
+        self._rank: wire.Rank | None = None
+        self._audits = False
+
+    def note(self, message: wire.Message) -> None:
+        """Something is said."""
+        match message:
+            case wire.Submit(requests):
+                self._requests.update((each.id, each) for each in requests)
+            case wire.Withdraw(request):
+                self._requests.pop(request, None)
+            case wire.Require(metrics):
+                self._required.update(metrics)
+            case wire.Widen():
+                self._widened = message
+            case wire.ForeseeBranches(config):
+                self._branches[repr(config)] = message
+            case wire.Limit():
+                self._limit = message
+            case wire.Rank():
+                self._rank = message
+            case wire.Begun():
+                self.has_begun = True
+            case wire.Prove(audits):
+                self._audits = audits
+            case _:
+                pass
+
+    def answered(self, request: int) -> None:
+        """A request has its last answer; one that keeps a checkpoint stays until it is withdrawn."""
+        ask = self._requests.get(request)
+        if ask is not None and not ask.keep:
+            del self._requests[request]
+
+    def again(self, tuners: int, waiting: Iterable[type], most: int) -> list[wire.Message]:
+        """Return what is to be said to a server that knows nothing."""
+        said: list[wire.Message] = [wire.Begin()] * tuners
+        if self._required:
+            said.append(wire.Require(tuple(sorted(self._required))))
+        said += [each for each in (self._widened, self._limit, self._rank) if each is not None]
+        said += self._branches.values()
+        requests = list(self._requests.values())
+        said += [wire.Submit(tuple(requests[at : at + most])) for at in range(0, len(requests), most)]
+        if self.has_begun:
+            said.append(wire.Begun())
+        for kind in waiting:
+            said.append(wire.Prove(self._audits) if kind is wire.Proved else wire.RunDown())
+        return said

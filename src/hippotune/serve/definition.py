@@ -1,0 +1,140 @@
+"""What a study is, as data: its code by name or digest, and what its plan goes by."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Texts = tuple[str, ...]
+
+
+class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a trainer's class is found.
+
+    `entry`, as ``package.module:Class``, is installed on the server, or is in the bundle with a digest; a
+    class pickled by value is the file with that digest. `path` are folders that modules are searched in:
+    below the bundle, or on a machine that both sides share.
+    """
+
+    kind: Literal["entry", "bundle", "value"]
+    trainer: Name
+    entry: Annotated[str, Meta(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)?$")] = ""
+    digest: Digest | None = None
+    by_value: Texts = ()
+    path: Texts = ()
+    arguments: Texts = ()
+
+
+class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A study, as far as its plan goes by it; see `hippo.Study` for each of these."""
+
+    study: Name
+    code: Code
+    settings: dict[str, Any] = {}
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
+    version: str | None = None
+    data: str | None = None
+    start: str | None = None
+    substeps: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    share: bool = True
+    exact: bool = True
+    audit: Annotated[float, Meta(ge=0, le=1)] = 0.01
+    retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
+    retry_pause: Annotated[float, Meta(ge=0)] = 1.0
+    checkpoint_every: Annotated[float, Meta(gt=0)] | None = 600
+    checkpoint_budget: Whole | None = None
+    width: Policy | None = None
+
+
+class Tuned(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What tunes a study: a tuner pickled by value, as the file with a `digest`, or `described` as in TOML.
+
+    `metric` and `mode` are what it is tuned for; `seconds` and `worker_seconds` are its limits, and
+    `tuner` says what it is, to tell two of one name apart.
+    """
+
+    metric: Name
+    mode: Literal["max", "min"]
+    tuner: str = ""
+    digest: Digest | None = None
+    described: dict[str, Any] | None = None
+    seconds: Annotated[float, Meta(gt=0)] | None = None
+    worker_seconds: Annotated[float, Meta(gt=0)] | None = None
+    defaults: ConfigJson = {}
+    trunks: tuple[ConfigJson, ...] = ()
+    keep_best: Whole = 3
+
+
+class Submission(Struct, forbid_unknown_fields=True):
+    """A study that is tuned on the server."""
+
+    definition: Definition
+    tuned: Tuned
+
+
+class PlanOpened(Struct):
+    """A plan that is open. `notes` are shown with progress, `warnings` always."""
+
+    key: str
+    trainer: str
+    workers: int
+    notes: Texts = ()
+    warnings: Texts = ()
+
+
+def define(study: Study, code: Code) -> Definition:
+    """Write a study of this process down."""
+    return Definition(
+        study=study.name,
+        code=code,
+        settings=study.settings,
+        seed=study.seed,
+        version=study._version,
+        data=_there(study.data),
+        start=_there(study.start),
+        substeps=study.substeps,
+        share=study.share,
+        exact=study.exact,
+        audit=study.audit,
+        retries=study.retries.times,
+        retry_pause=study.retries.pause,
+        checkpoint_every=study.checkpoint_every,
+        checkpoint_budget=study.checkpoint_budget,
+        width=None if study.width is None else Policy.of(study.width),
+    )
+
+
+def _there(given: str | Path | None) -> str | None:
+    """Return a path or a URL as the server finds it."""
+    return str(given.expanduser().absolute()) if isinstance(given, Path) else given
+
+
+def digest_of(value: Struct) -> str:
+    """Return what a definition is known by."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def differences(one: Submission, other: Submission) -> list[str]:
+    """Say in which parts two submissions differ."""
+    found = []
+    for name in ("definition", "tuned"):
+        before, after = msgspec.to_builtins(getattr(one, name)), msgspec.to_builtins(getattr(other, name))
+        for part in sorted(before.keys() | after.keys()):
+            if part != "digest" and before.get(part) != after.get(part):
+                found.append(f"{part}: {_short(before.get(part))} and {_short(after.get(part))}")
+    return found
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,288 @@
+"""The plans that a server has open, and the sessions of tuners on them.
+
+A plan is opened when a study needs it, and closed when none has for a while: an idle plan holds nothing.
+Methods that open or close plans wait for disks and processes, and are for threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors.base import Executor, Parcel
+from hippotune.history.studies import listed_as
+from hippotune.identity.data import data_text
+from hippotune.identity.key import Identity
+from hippotune.protocol.failures import Retries
+from hippotune.serve.blobs import Blobs
+from hippotune.serve.definition import Definition, PlanOpened
+from hippotune.serve.outbox import Outbox
+from hippotune.serve.probing import Probed, Probes
+from hippotune.serve.session import Session
+from hippotune.shell.notes import Notes
+from hippotune.shell.runtime import Runtime
+from hippotune.store.catalog import open_store
+from hippotune.store.homes import parse_home
+from hippotune.study.opening import Terms, open_plan
+from hippotune.study.start import find_start
+
+T = TypeVar("T")
+
+# How long a session waits for its client, and a plan for its next session.
+SESSION_SECONDS = 120.0
+IDLE_SECONDS = 30.0
+_HOLD = "\0the server's own hold"
+
+
+class NotHere(HippoError):
+    """Something that is asked for is not open, or not known, on this server."""
+
+
+@dataclass
+class ServedPlan:
+    """A plan that is open."""
+
+    identity: Identity
+    runtime: Runtime
+    parcel: Parcel
+    definition: Definition
+    sessions: dict[str, Session] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    idle_since: float = field(default_factory=time.monotonic)
+
+    @property
+    def key(self) -> str:
+        """What the plan is found by."""
+        return self.identity.key.digest
+
+    def noted(self, text: str) -> None:
+        """Tell all sessions something; those that come later are told too."""
+        if text not in self.notes:
+            self.notes.append(text)
+            for session in list(self.sessions.values()):
+                session.noted(text)
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Call a function on the engine's thread."""
+
+        async def asked() -> T:
+            return question()
+
+        return await asyncio.wrap_future(self.runtime.spawn(asked()))
+
+
+class _SpokenNotes(Notes):
+    """Passes notes on to sessions."""
+
+    def __init__(self, pass_on: Callable[[str], None]) -> None:
+        super().__init__()
+        self._pass_on = pass_on
+
+    def tell(self, text: str) -> None:
+        """Have a text read by clients."""
+        self._pass_on(text)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server keeps things, and with which workers it trains."""
+
+    home: str | Path
+    store: str | None
+    make_executor: Callable[[str], Executor]
+
+
+class Hub:
+    """See the module. `holds` keeps plans from training anything until `release`."""
+
+    def __init__(self, place: Place, blobs: Blobs, probes: Probes, holds: bool = False) -> None:
+        self.folder, self._storage = parse_home(place.home)
+        self.store = place.store
+        self._place = place
+        self.blobs = blobs
+        self._probes = probes
+        self._holds = holds
+        self._plans: dict[str, ServedPlan] = {}
+        self._opening = threading.Lock()
+        self._is_closing = False
+
+    # Plans.
+
+    def open(self, definition: Definition, user: str) -> PlanOpened:
+        """Open the plan of a study."""
+        parcel = self.blobs.parcel(definition.code)
+        is_fixed = definition.code.kind != "entry"
+        probed = self._probes.identify(parcel, definition.version is None, is_fixed)
+        with self._opening:
+            if self._is_closing:
+                raise NotHere("the server is about to end: try again when it is back")
+            executor = self._place.make_executor(definition.study)
+            identity = self._identify(definition, probed, user, executor.threads)
+            plan = self._plans.get(identity.key.digest)
+            if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
+                self._close(plan)
+                plan = None
+            warnings: list[str] = []
+            if plan is None:
+                plan, warnings = self._begin(definition, probed, identity, parcel, executor)
+            else:
+                with open_store(self.folder, self._place.store) as catalog:
+                    catalog.bind(listed_as(definition.study, definition.share), identity.key)
+            plan.idle_since = time.monotonic()
+            workers = plan.runtime.executor.workers
+            return PlanOpened(plan.key, probed.name, workers, tuple(plan.notes), tuple(warnings))
+
+    def _identify(self, definition: Definition, probed: Probed, user: str, threads: int | None) -> Identity:
+        """Identify a plan. Users whose data has no name may have different data: they share nothing."""
+        data = data_text(definition.data, self.folder, remember=True)
+        start = find_start(definition.start, self.folder)
+        identity = Identity.made_of(
+            probed.qualified_name,
+            probed.code,
+            definition.settings,
+            definition.seed,
+            definition.version,
+            data or (f"user {user}" if user else ""),
+            threads,
+            "" if start is None else start.digest,
+            definition.substeps,
+        )
+        return identity if definition.share else identity.alone_in(definition.study)
+
+    def _begin(
+        self,
+        definition: Definition,
+        probed: Probed,
+        identity: Identity,
+        parcel: Parcel,
+        executor: Executor,
+    ) -> tuple[ServedPlan, list[str]]:
+        terms = Terms(
+            name=definition.study,
+            listed_name=listed_as(definition.study, definition.share),
+            trainer=None,
+            trainer_name=probed.name,
+            home=self.folder,
+            storage=self._storage,
+            store_url=self._place.store,
+            executor=executor,
+            settings=definition.settings,
+            seed=definition.seed,
+            start=definition.start,
+            width=None if definition.width is None else definition.width.made(),
+            exact=definition.exact,
+            audit=definition.audit,
+            retries=Retries(definition.retries, definition.retry_pause),
+            checkpoint_every=definition.checkpoint_every,
+            checkpoint_budget=definition.checkpoint_budget,
+            parcel=parcel,
+            fits=probed.fits,
+        )
+        opened = open_plan(terms, identity, probed.versions, definition.version is not None)
+        runtime = opened.runtime
+        plan = ServedPlan(identity, runtime, parcel, definition, notes=opened.notes)
+        runtime.notes = _SpokenNotes(plan.noted)
+        runtime.start()
+        if self._holds:
+            runtime.ask(lambda: runtime.loop.expect([_HOLD]))
+        self._plans[plan.key] = plan
+        return plan, opened.warnings
+
+    def plan(self, key: str) -> ServedPlan:
+        """Return a plan that is open; `NotHere` where it is not."""
+        plan = self._plans.get(key)
+        if plan is None or plan.runtime.closed:
+            raise NotHere(f"the plan {key} is not open here: open it by POST /plans first")
+        return plan
+
+    @property
+    def plans(self) -> list[ServedPlan]:
+        """The plans that are open."""
+        return list(self._plans.values())
+
+    def note_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
+        """Have the store remember what a study is tuned for."""
+        with open_store(self.folder, self._place.store) as catalog:
+            name = listed_as(study, plan.definition.share)
+            catalog.aim(name, plan.identity.key, metric, mode)
+
+    async def release(self) -> None:
+        """Let held plans train."""
+        self._holds = False
+        for plan in self.plans:
+            loop = plan.runtime.loop
+            await plan.ask(lambda loop=loop: loop.has_begun(_HOLD))  # type: ignore[misc]
+
+    # Sessions.
+
+    async def begin_session(self, key: str, id: str, study: str, user: str) -> tuple[ServedPlan, Session]:
+        """Begin a session, or return the one that has begun."""
+        plan = self.plan(key)
+        outbox = Outbox(asyncio.get_running_loop())
+
+        def begun() -> Session:
+            if id not in plan.sessions:
+                plan.sessions[id] = Session(id, study, user, plan.runtime, outbox)
+            return plan.sessions[id]
+
+        session = await plan.ask(begun)
+        if session.user != user:
+            raise InvalidInput(f"session {id} is another user's")
+        return plan, session
+
+    def session(self, key: str, id: str) -> tuple[ServedPlan, Session]:
+        """Return a session that has begun; `NotHere` where it has not."""
+        plan = self.plan(key)
+        if id not in plan.sessions:
+            raise NotHere(f"there is no session {id}: begin one, and say again what is open")
+        return plan, plan.sessions[id]
+
+    async def end_session(self, plan: ServedPlan, session: Session) -> None:
+        """End a session: what it left open is withdrawn."""
+        plan.sessions.pop(session.id, None)
+        plan.idle_since = time.monotonic()
+        if not plan.runtime.closed:
+            await plan.ask(session.end)
+
+    # What is not used any more.
+
+    async def sweep(self) -> None:
+        """End sessions whose clients are gone, and close plans that are idle."""
+        now = time.monotonic()
+        for plan in self.plans:
+            for session in list(plan.sessions.values()):
+                if not session.streams and now - session.left_at > SESSION_SECONDS:
+                    await self.end_session(plan, session)
+            is_idle = not plan.sessions and now - plan.idle_since > IDLE_SECONDS
+            if is_idle or plan.runtime.loop.error is not None:
+                await asyncio.to_thread(self._sweep, plan)
+
+    def _sweep(self, plan: ServedPlan) -> None:
+        with self._opening:
+            is_idle = not plan.sessions and time.monotonic() - plan.idle_since > IDLE_SECONDS
+            if is_idle or plan.runtime.loop.error is not None:
+                self._close(plan)
+
+    def _close(self, plan: ServedPlan) -> None:
+        """Stop a plan at the end of its running steps, keep everything, and let its workers go."""
+        if self._plans.get(plan.key) is plan:
+            del self._plans[plan.key]
+        plan.runtime.halt()
+        for session in plan.sessions.values():
+            session.outbox.close()
+
+    def close(self) -> None:
+        """Close all plans, each at the end of its running steps."""
+        with self._opening:
+            self._is_closing = True
+            threads = [threading.Thread(target=self._close, args=[plan]) for plan in self.plans]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()

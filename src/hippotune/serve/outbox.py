@@ -1,0 +1,68 @@
+"""What one side of a stream has to say: numbered from 1 on, kept until it was heard.
+
+Any thread may put; streams wait on the event loop that the outbox was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+
+class Outbox:
+    """See the module."""
+
+    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+        self._aio = aio
+        self._lock = threading.Lock()
+        self._items: list[bytes] = []
+        self._dropped = 0
+        self._news = asyncio.Event()
+        self.is_closed = False
+
+    def put(self, *items: bytes) -> None:
+        """Say something."""
+        with self._lock:
+            self._items += items
+        self._wake()
+
+    def close(self) -> None:
+        """Say nothing more: streams end when all was heard."""
+        self.is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the event loop is closed
+            self._aio.call_soon_threadsafe(self._news.set)
+
+    def after(self, number: int) -> tuple[int, list[bytes]]:
+        """Return all that comes after a number, and the number of the last."""
+        with self._lock:
+            return self._dropped + len(self._items), self._items[max(number - self._dropped, 0) :]
+
+    def knows(self, number: int) -> bool:
+        """Whether everything after a number is still here."""
+        return self._dropped <= number <= self._dropped + len(self._items)
+
+    def heard(self, number: int) -> None:
+        """Forget what comes up to a number."""
+        with self._lock:
+            count = min(number - self._dropped, len(self._items))
+            if count > 0:
+                del self._items[:count]
+                self._dropped += count
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    async def wait(self, number: int, timeout: float) -> None:
+        """Wait until there is something after a number, or it is closed, for `timeout` seconds at most."""
+        while self.after(number)[0] <= number and not self.is_closed:
+            self._news.clear()
+            if self.after(number)[0] > number or self.is_closed:
+                return
+            try:
+                await asyncio.wait_for(self._news.wait(), timeout)
+            except TimeoutError:
+                return

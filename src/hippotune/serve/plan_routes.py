@@ -1,0 +1,240 @@
+"""Plans and sessions over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hippotune.sequences.config import Config
+from hippotune.serve.definition import Definition, PlanOpened
+from hippotune.serve.guard import Guard, Refused, read_body, read_bytes, reply
+from hippotune.serve.hub import Hub, ServedPlan
+from hippotune.serve.messages import ConfigJson, Messages, Name, SessionOpened, Whole, encode
+from hippotune.serve.routes import Parameter, Route
+from hippotune.serve.session import Session
+from hippotune.serve.streams import following, streamed
+
+# How often a session with a deadline or a budget hears how it goes, at least.
+_LIMITED_BEAT = 0.2
+
+
+class SessionStart(Struct, forbid_unknown_fields=True):
+    """A tuner begins to work for a study; `metric` and `mode` are what it is tuned for, where it is."""
+
+    study: Name
+    metric: str | None = None
+    mode: Annotated[str, Meta(pattern="^(max|min)$")] | None = None
+
+
+class Accepted(Struct):
+    """Messages before this number were taken."""
+
+    expected: int
+
+
+class PlanLine(Struct):
+    """A plan that is open."""
+
+    key: str
+    trainer: str
+    sessions: tuple[str, ...]
+    workers: int
+    trained: int
+
+
+class Reach(Struct, forbid_unknown_fields=True):
+    """A config that may be trained to a step."""
+
+    config: ConfigJson
+    step: Whole
+
+
+class Steps(Struct):
+    """How many steps are to be trained."""
+
+    steps: int
+
+
+class PlanRoutes:
+    """Handlers of what is below /plans and /code."""
+
+    def __init__(self, hub: Hub, guard: Guard) -> None:
+        self._hub = hub
+        self._guard = guard
+
+    def table(self) -> list[Route]:
+        """Return what is served."""
+        session = "/plans/{key}/sessions/{id}"
+        beat = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
+        return [
+            Route(
+                "PUT",
+                "/code/{digest}",
+                "submit",
+                self.put_code,
+                "Keep a bundle or a pickled file, by its SHA-256",
+                body=bytes,
+                content="none",
+            ),
+            Route("GET", "/plans", "read", self.plans, "List the plans that are open", answer=list[PlanLine]),
+            Route(
+                "POST",
+                "/plans",
+                "submit",
+                self.open,
+                "Open the plan of a study",
+                body=Definition,
+                answer=PlanOpened,
+                statuses=(503, 507),
+            ),
+            Route(
+                "PUT",
+                session,
+                "submit",
+                self.begin,
+                "Begin a tuner's session under an id that the client chooses; again, the same one goes on",
+                body=SessionStart,
+                answer=SessionOpened,
+                statuses=(404, 507),
+            ),
+            Route(
+                "POST",
+                f"{session}/messages",
+                "submit",
+                self.take,
+                "Send a tuner's messages; those that were taken before are passed over",
+                body=Messages,
+                answer=Accepted,
+                statuses=(404, 409, 507),
+            ),
+            Route(
+                "GET",
+                f"{session}/items",
+                "submit",
+                self.items,
+                "Follow what a session is answered; Last-Event-ID says after which number",
+                content="events",
+                query=(beat,),
+                statuses=(404, 410),
+            ),
+            Route(
+                "DELETE",
+                session,
+                "submit",
+                self.end,
+                "End a session: what it left open is withdrawn",
+                content="none",
+                statuses=(404,),
+            ),
+            Route(
+                "POST",
+                "/plans/{key}/unshared",
+                "read",
+                self.unshared,
+                "Say how many steps a config would have to be trained",
+                body=Reach,
+                answer=Steps,
+                statuses=(404,),
+            ),
+        ]
+
+    async def put_code(self, request: Request) -> Response:
+        """Keep a file."""
+        self._hub.blobs.check_allowed("what is sent")
+        content = await read_bytes(request, self._guard.limits.code_bytes)
+        await asyncio.to_thread(self._hub.blobs.put, request.path_params["digest"], content)
+        return Response(status_code=204)
+
+    async def plans(self, request: Request) -> Response:
+        """List open plans."""
+        return reply([await _line(plan) for plan in self._hub.plans])
+
+    async def open(self, request: Request) -> Response:
+        """Open a plan."""
+        definition = await self._body(request, Definition)
+        return reply(await asyncio.to_thread(self._hub.open, definition, request.state.user.name))
+
+    async def begin(self, request: Request) -> Response:
+        """Begin a session."""
+        start = await self._body(request, SessionStart)
+        key, id = request.path_params["key"], request.path_params["id"]
+        plan, session = await self._hub.begin_session(key, id, start.study, request.state.user.name)
+        if start.metric is not None and start.mode is not None:
+            await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
+        beat = await plan.ask(session.beat)
+        return reply(SessionOpened(session.committed, beat, "", 0))
+
+    async def take(self, request: Request) -> Response:
+        """Take messages."""
+        plan, session = self._session(request)
+        batch = await self._body(request, Messages)
+        if batch.first > session.expected:
+            raise Refused(409, f"message {session.expected} comes next, and not {batch.first}")
+        await plan.ask(lambda: session.take(batch))
+        return reply(Accepted(session.expected))
+
+    async def items(self, request: Request) -> Response:
+        """Follow a session."""
+        plan, session = self._session(request)
+        said = request.headers.get("last-event-id", "0")
+        after = int(said) if said.isdecimal() else 0
+        if not session.outbox.knows(after):
+            raise Refused(410, f"what comes after {after} is not here any more: begin another session")
+        pulses = request.query_params.get("pulses", "1")
+        try:
+            every = float(pulses)
+        except ValueError:
+            raise Refused(422, f"pulses is {pulses!r}; expected seconds") from None
+        return streamed(_followed(plan, session, after, every))
+
+    async def end(self, request: Request) -> Response:
+        """End a session."""
+        await self._hub.end_session(*self._session(request))
+        return Response(status_code=204)
+
+    async def unshared(self, request: Request) -> Response:
+        """Look a config up in a plan."""
+        plan = self._hub.plan(request.path_params["key"])
+        given = await self._body(request, Reach)
+        config = Config.from_json(given.config)
+        return reply(Steps(await plan.ask(lambda: plan.runtime.plan.unshared(config, given.step))))
+
+    def _session(self, request: Request) -> tuple[ServedPlan, Session]:
+        plan, session = self._hub.session(request.path_params["key"], request.path_params["id"])
+        if session.user != request.state.user.name:
+            raise Refused(403, "the session is another user's")
+        return plan, session
+
+    async def _body(self, request: Request, kind: type) -> Any:
+        return await read_body(request, kind, self._guard.limits.body_bytes)
+
+
+async def _line(plan: ServedPlan) -> PlanLine:
+    readings = plan.runtime.loop.readings
+    trained = await plan.ask(lambda: readings.counters().trained)
+    studies = tuple(session.study for session in plan.sessions.values())
+    return PlanLine(plan.key, plan.identity.key.trainer, studies, readings.workers, trained)
+
+
+async def _followed(plan: ServedPlan, session: Session, after: int, every: float) -> AsyncGenerator[bytes]:
+    async def beat() -> bytes:
+        return encode(await plan.ask(session.beat))
+
+    def pause() -> float:
+        return min(every, _LIMITED_BEAT) if session.has_limits else every
+
+    session.streams += 1
+    try:
+        async with aclosing(following(session.outbox, after, beat, pause)) as events:
+            async for event in events:
+                yield event
+    finally:
+        session.streams -= 1
+        session.left_at = time.monotonic()

@@ -1,0 +1,109 @@
+"""Asks what a trainer is, in a process that may open it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hippotune.errors import TrainerError
+from hippotune.executors.base import Parcel
+from hippotune.executors.kept import KeptProcess
+from hippotune.identity.fingerprint import Fingerprint
+from hippotune.scratch import Scratch
+from hippotune.serve.messages import Failure
+from hippotune.serve.probe import Question, WhatIsIt
+from hippotune.trainers.widths import splits_batch
+
+_LAST_LINES = 20
+_MOST_REMEMBERED = 256
+_RULES: Mapping[str, Callable[[Mapping[str, Any], int], bool]] = {
+    "any": lambda values, width: True,
+    "batch": splits_batch,
+}
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A trainer as a probe found it."""
+
+    name: str
+    qualified_name: str
+    code: Fingerprint
+    versions: Mapping[str, str]
+    fits: Callable[[Mapping[str, Any], int], bool] | None
+
+
+class Probes:
+    """Starts probes; any thread may ask. What cannot change is asked once."""
+
+    def __init__(self, environment: Callable[[], Mapping[str, str]], user: str | None = None) -> None:
+        self._environment = environment
+        self._user = user
+        self._known: dict[Parcel, Probed] = {}
+        self._lock = threading.Lock()
+
+    def identify(self, parcel: Parcel, fingerprinted: bool, is_fixed: bool) -> Probed:
+        """Return what a trainer is; where its code `is_fixed`, what was found before."""
+        with self._lock:
+            known = self._known.get(parcel) if is_fixed and fingerprinted else None
+        if known is not None:
+            return known
+        found = self.ask(parcel, WhatIsIt(fingerprinted))
+        probed = Probed(
+            found["name"],
+            found["qualified"],
+            Fingerprint(found["digest"], found["parts"], frozenset(found["imports"])),
+            found["versions"],
+            _RULES.get(found["fits"]),
+        )
+        if is_fixed and fingerprinted:
+            with self._lock:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[parcel] = probed
+        return probed
+
+    def ask(self, parcel: Parcel, question: Question) -> dict[str, Any]:
+        """Return the answer of a process that opens the parcel."""
+        with Scratch() as folder:
+            result, log = folder / "result", folder / "log"
+            if self._user is not None:
+                os.chmod(folder, 0o711)
+                result.touch()
+                os.chmod(result, 0o666)
+            with log.open("wb") as output:
+                process = KeptProcess(
+                    "hippotune.serve.probe",
+                    [str(result)],
+                    self._environment(),
+                    output,
+                    stdin=subprocess.PIPE,
+                    user=self._user,
+                )
+            try:
+                process.communicate(pickle.dumps((parcel, question), protocol=5))
+            finally:
+                process.end()
+            return _read(parcel, result, log, process.returncode)
+
+
+def _read(parcel: Parcel, result: Path, log: Path, status: int) -> dict[str, Any]:
+    text = result.read_text() if result.exists() else ""
+    if not text:
+        lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        last = "".join(f"\n    {line}" for line in lines)
+        raise TrainerError(
+            f"a process that opened {parcel.trainer} ended with status {status} before it was done{last}"
+        )
+    found: dict[str, Any] = json.loads(text)
+    if "error" in found:
+        raise Failure(**found["error"]).made()
+    answer: dict[str, Any] = found["answer"]
+    return answer

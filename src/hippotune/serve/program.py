@@ -1,0 +1,205 @@
+"""The server's process: everything put together, served by uvicorn, and ended in order.
+
+SIGTERM and SIGINT end it: running leases stop at the end of their step and are saved, and the next server
+goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors.base import Executor
+from hippotune.sequences.custom import refuse_functions
+from hippotune.serve.app import Application
+from hippotune.serve.blobs import Blobs
+from hippotune.serve.guard import Guard, Limits
+from hippotune.serve.health import Health
+from hippotune.serve.hub import Hub, Place
+from hippotune.serve.probing import Probes
+from hippotune.serve.studies import Studies
+from hippotune.serve.study_routes import StudyRoutes
+from hippotune.serve.tokens import Tokens
+from hippotune.store.homes import parse_home
+from hippotune.store.served import ServedHome
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_GRACE_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``hippo serve`` is told."""
+
+    home: str | Path
+    make_executor: Callable[[str], Executor]
+    store: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8477
+    token_file: Path | None = None
+    allow_code: bool = False
+    worker_user: str | None = None
+    hold: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Serve until told to end."""
+    _check(options)
+    refuse_functions()
+    home = ServedHome(parse_home(options.home)[0])
+    try:
+        _Server(options, home, say).run()
+    finally:
+        home.release()
+
+
+class _Server:
+    def __init__(self, options: Options, home: ServedHome, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._home = home
+        self._say = say
+        self._url = ""
+        folder = parse_home(options.home)[0]
+        served = folder / "served"
+        self._tokens = Tokens(options.token_file)
+        health = Health()
+        hosts = (options.host, socket.gethostname(), socket.getfqdn(), *options.allow_hosts)
+        guard = Guard(self._tokens, health, hosts, options.limits)
+        self._blobs = Blobs(served / "code", options.allow_code)
+        probes = Probes(self._environment, options.worker_user)
+        place = Place(options.home, options.store, options.make_executor)
+        self._hub = Hub(place, self._blobs, probes, options.hold)
+        self._studies = Studies(
+            served / "studies",
+            self._blobs,
+            self._tokens,
+            self._environment,
+            lambda: self._own_url,
+            options.worker_user,
+        )
+        app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self._stop)
+        self._config = uvicorn.Config(
+            app.asgi,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+            ws="none",
+        )
+        self._uvicorn = _Uvicorn(self._config, self._draining)
+
+    def _environment(self) -> Mapping[str, str]:
+        """Return the environment of processes with user code: no token of this one is in it."""
+        return {name: value for name, value in os.environ.items() if name != "HIPPO_TOKEN"}
+
+    def run(self) -> None:
+        """Serve."""
+        sock = _bound(self._options.host, self._options.port)
+        scheme = "http" if self._options.certificate is None else "https"
+        host, port = sock.getsockname()[:2]
+        shown = self._options.host if ":" not in self._options.host else f"[{self._options.host}]"
+        self._url = f"{scheme}://{shown}:{port}"
+        anywhere = host in ("0.0.0.0", "::")
+        self._own_url = f"{scheme}://127.0.0.1:{port}" if anywhere else self._url
+        self._home.note(self._own_url)
+        for line in self._start_message():
+            self._say(line)
+        try:
+            self._uvicorn.run(sockets=[sock])
+        finally:
+            self._studies.close()
+            self._hub.close()
+            sock.close()
+
+    def _start_message(self) -> list[str]:
+        options = self._options
+        lines = [f"serving {options.home} at {self._url}"]
+        if options.allow_code and options.worker_user is None:
+            lines.append(
+                "whoever may submit has a shell here: their code runs as this user, who can read the token "
+                "file, the key and the store (--worker-user runs it as another one)"
+            )
+        elif options.allow_code:
+            lines.append(f"code of clients runs as user {options.worker_user}")
+        else:
+            lines.append("code of clients is refused: trainers are installed here (--allow-code takes any)")
+        if options.hold:
+            lines.append("held: nothing is trained before POST /release")
+        return lines
+
+    def _stop(self) -> None:
+        self._uvicorn.should_exit = True
+
+    def _draining(self) -> None:
+        """Have streams end, so that clients look for the next server."""
+        self._studies.close()
+        for plan in self._hub.plans:
+            for session in list(plan.sessions.values()):
+                session.outbox.close()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Tells when it is about to end, before it waits for streams."""
+
+    def __init__(self, config: uvicorn.Config, draining: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._draining = draining
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then the server."""
+        await asyncio.to_thread(self._draining)
+        await super().shutdown(sockets)
+
+
+def _check(options: Options) -> None:
+    if options.token_file is None and options.host not in LOOPBACK:
+        raise InvalidInput(
+            f"host is {options.host!r}, which others reach: give --token-file, with lines of NAME ROLE TOKEN, "
+            "or stay on 127.0.0.1"
+        )
+    if options.worker_user is not None:
+        try:
+            pwd.getpwnam(options.worker_user)
+        except KeyError:
+            raise InvalidInput(f"there is no user {options.worker_user!r} on this machine") from None
+        if os.geteuid() != 0:
+            raise InvalidInput("--worker-user needs a server that is started by root")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise HippoError(f"cannot serve at {host}:{port}: {error.strerror}; choose another --port") from error
+    sock.listen(1024)
+    return sock
+
+
+def log_to_stderr() -> None:
+    """Write a line for each request, and what goes wrong, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name in ("hippotune", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO if name == "hippotune" else logging.WARNING)

@@ -1,0 +1,45 @@
+"""What a request may ask for: the table that the application and its OpenAPI document are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hippotune.serve.guard import Handler
+from hippotune.serve.tokens import Role
+
+Content = Literal["json", "bytes", "events", "text", "none"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a query."""
+
+    name: str
+    kind: type
+    text: str
+
+
+@dataclass(frozen=True)
+class Route:
+    """One address and method.
+
+    `body` is what a request brings as JSON, `bytes` for a plain file; `answer` is what is answered as JSON.
+    `statuses` are those of refusals, besides what holds for every route.
+    """
+
+    method: Literal["GET", "PUT", "POST", "DELETE"]
+    path: str
+    role: Role
+    handler: Handler
+    text: str
+    body: Any = None
+    answer: Any = None
+    content: Content = "json"
+    query: tuple[Parameter, ...] = ()
+    statuses: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called in numbers and in the document."""
+        return f"{self.method} {self.path}"

@@ -1,0 +1,248 @@
+"""One tuner in another process, as the loop that trains its plan sees it.
+
+Messages are handled in the order of their numbers, each once. What they lead to is put into the outbox: the
+answers of a group come before the word that it is done, so that a tuner which waits for that word hears
+results in the order of the plan's history, as in one process. Everything here runs on the engine's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from hippotune.errors import CheckpointError, HippoError, StoreError, TrainerError
+from hippotune.plan.node import Node
+from hippotune.protocol import events
+from hippotune.protocol.commands import Answer
+from hippotune.scheduling.policy import WidthPolicy
+from hippotune.sequences.config import Config
+from hippotune.serve import messages as wire
+from hippotune.serve.beats import beat_of, counted
+from hippotune.serve.outbox import Outbox
+from hippotune.shell.runtime import Runtime
+
+# Counting the steps that trials still take walks all of them: at most this part of the time goes into it.
+_SHARE_OF_TIME = 0.02
+
+
+class Session:
+    """See the module. `study` is whose tuner it is, `user` who brought it."""
+
+    def __init__(self, id: str, study: str, user: str, runtime: Runtime, outbox: Outbox) -> None:
+        self.id = id
+        self.study = study
+        self.user = user
+        self.outbox = outbox
+        self.streams = 0
+        self.left_at = time.monotonic()
+        self._runtime = runtime
+        self._loop = runtime.loop
+        self._next = 1
+        self._requests: dict[int, int] = {}
+        self._asked: dict[int, tuple[Node, int]] = {}
+        self._told = self._loop.committed
+        self._untold: int | None = None
+        self._policy: WidthPolicy | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._began = self._loop.readings.now()
+        self._counted_at = self._counting_took = 0.0
+        self._steps: tuple[int | None, int | None] = (None, None)
+        self._is_over = False
+        self._at_work = 0
+        self.has_limits = False
+
+    # From the client.
+
+    def take(self, batch: wire.Messages) -> None:
+        """Handle the messages of a batch that were not handled before."""
+        self.outbox.heard(batch.heard)
+        if self._is_over:
+            return
+        for number, message in enumerate(batch.messages, batch.first):
+            if number == self._next:
+                self._next += 1
+                try:
+                    self._handle(message)
+                except HippoError as error:
+                    self.broken(error)
+        self._put(wire.Done(self._next))
+
+    @property
+    def expected(self) -> int:
+        """The number of the message that comes next."""
+        return self._next
+
+    def _handle(self, message: wire.Message) -> None:
+        loop = self._loop
+        match message:
+            case wire.Submit():
+                self._submit(message)
+            case wire.Withdraw(number):
+                self._withdraw(number)
+            case wire.Rate(worths):
+                known = {
+                    self._requests[n]: float(worth) for n, worth in worths.items() if n in self._requests
+                }
+                loop.handle(events.WorthChanged(known))
+            case wire.Rank(best):
+                kept = tuple((Config.from_json(config), step, key) for config, step, key in best)
+                loop.handle(events.BestChanged(self.study, kept))
+            case wire.Require(metrics):
+                self._require(frozenset(metrics))
+            case wire.Foresee(configs, step):
+                loop.handle(events.ConfigsForeseen(tuple(map(Config.from_json, configs)), step))
+            case wire.ForeseeBranches(config, steps):
+                loop.handle(events.BranchesForeseen(Config.from_json(config), steps))
+            case wire.Limit(at, worker_seconds):
+                self.has_limits = at is not None or worker_seconds is not None
+                loop.handle(events.DeadlineSet(self.study, at, worker_seconds))
+            case wire.Widen(policy):
+                self._widen(None if policy is None else policy.made())
+            case wire.Begin():
+                self._at_work += 1
+                if self._at_work == 1:
+                    self._begin()
+            case wire.End():
+                self._at_work = max(self._at_work - 1, 0)
+                if not self._at_work:
+                    loop.tuner_ends(self)
+            case wire.Begun():
+                loop.has_begun(self.study)
+            case wire.Prove(audits):
+                self._when(partial(loop.proved, audits), wire.Proved)
+            case wire.RunDown():
+                self._when(loop.run_down, lambda: wire.RanDown(counted(loop.readings.counters())))
+
+    def _submit(self, group: wire.Submit) -> None:
+        suitable = self._loop.readings.suitable
+        requests = []
+        for ask in group.requests:
+            config = Config.from_json(ask.config)
+            if suitable is not None:
+                suitable(config)  # raises where no slot would do
+            number = self._requests[ask.id] = self._loop.new_request(partial(self._deliver, ask.id))
+            requests.append(
+                events.Request(
+                    number,
+                    self.study,
+                    ask.trial,
+                    config,
+                    ask.step,
+                    ask.reports,
+                    ask.isolation_key,
+                    ask.keep,
+                )
+            )
+        if group.repeated:
+            self._loop.note_repeated(requests)
+        self._loop.handle(events.GroupSubmitted(tuple(requests)))
+        for request in requests:
+            node = self._loop.readings.find(request.config, request.step, request.isolation_key)
+            known = self._asked.get(request.trial)
+            if known is None or known[1] < request.step:
+                self._asked[request.trial] = node, request.step
+
+    def _withdraw(self, request: int) -> None:
+        number = self._requests.pop(request, None)
+        if number is not None:
+            self._loop.forget_request(number)
+            self._loop.handle(events.RequestWithdrawn(number))
+
+    def _require(self, metrics: frozenset[str]) -> None:
+        """See that what is measured has these metrics; where others have measured without, refuse alone."""
+        for node in self._runtime.plan.nodes:
+            for _, measured in node.metrics.values():
+                if missing := metrics - measured.keys():
+                    name, known = min(missing), ", ".join(map(repr, measured)) or "nothing"
+                    raise TrainerError(f"evaluate() does not return {name!r}; it returns {known}")
+                self._loop.handle(events.MetricsRequired(metrics))
+                return
+        self._loop.handle(events.MetricsRequired(metrics))
+
+    def _widen(self, policy: WidthPolicy | None) -> None:
+        if self._policy is not None:
+            self._runtime.narrow(self._policy)
+        self._policy = policy
+        if policy is not None:
+            self._runtime.widen(policy)
+
+    def _begin(self) -> None:
+        self._loop.tuner_begins(self)
+        if self._loop.committed > self._told:
+            self._told, self._untold = self._loop.committed, None
+            self._put(wire.Committed(self._told))
+
+    def _when(self, wait: Callable[[], Coroutine[Any, Any, None]], say: Callable[[], wire.Item]) -> None:
+        """Say something when a coroutine has ended."""
+
+        async def waited() -> None:
+            await wait()
+            self._put(say())
+
+        task = asyncio.get_running_loop().create_task(waited())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # From the loop.
+
+    def _deliver(self, request: int, answer: Answer) -> None:
+        self._put(wire.Answered.of(request, answer))
+        if answer.order > self._told:
+            self._untold = answer.order if self._untold is None else min(self._untold, answer.order)
+            self.facts_committed()
+
+    def facts_committed(self) -> None:
+        """Say how far answers are durable, where one of this session waits for that."""
+        if self._untold is not None and self._untold <= self._loop.committed:
+            self._told, self._untold = self._loop.committed, None
+            self._put(wire.Committed(self._told))
+
+    def broken(self, error: BaseException) -> None:
+        """Say that the plan cannot go on."""
+        waits = isinstance(error, StoreError | CheckpointError) and not isinstance(error, TrainerError)
+        self._put(wire.Broken(wire.Failure.of(error), waits))
+
+    def noted(self, text: str) -> None:
+        """Say something to a person."""
+        self._put(wire.Noted(text))
+
+    def _put(self, item: wire.Item) -> None:
+        self.outbox.put(wire.encode(item))
+
+    # What a session shows, and its end.
+
+    @property
+    def committed(self) -> int:
+        """How far answers are durable that this session was told of."""
+        return self._told
+
+    def beat(self) -> wire.Beat:
+        """Return how training goes."""
+        now = time.monotonic()
+        asks = None
+        if self._counting_took <= _SHARE_OF_TIME * (now - self._counted_at):
+            asks = list(self._asked.values())
+        pulse = self._loop.readings.pulse(self._began, asks)
+        if asks is not None:
+            self._steps = pulse.unique, pulse.left
+            self._counted_at = time.monotonic()
+            self._counting_took = self._counted_at - now
+        return beat_of(self._loop.readings, self.study, pulse, self._steps)
+
+    def end(self) -> None:
+        """Ask for nothing more. May be called twice."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for request in list(self._requests):
+            self._withdraw(request)
+        self._widen(None)
+        self._loop.handle(events.DeadlineSet(self.study))
+        self._loop.has_begun(self.study)
+        for task in self._tasks:
+            task.cancel()
+        self._loop.tuner_ends(self)
+        self.outbox.close()

@@ -1,0 +1,52 @@
+"""Server-sent events: what is numbered can be asked for again after the last number that was heard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from time import monotonic
+
+from starlette.responses import StreamingResponse
+
+from hippotune.serve.outbox import Outbox
+
+_KEEP_ALIVE_SECONDS = 10.0
+_SHORTEST_BEAT = 0.1
+
+
+def event(data: bytes, number: str = "", kind: str = "") -> bytes:
+    """Write one event."""
+    head = (f"event: {kind}\n" if kind else "") + (f"id: {number}\n" if number else "")
+    return head.encode() + b"data: " + data + b"\n\n"
+
+
+def streamed(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Answer with events as they come."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def following(
+    outbox: Outbox,
+    after: int,
+    beat: Callable[[], Awaitable[bytes]] | None = None,
+    pause: Callable[[], float] = lambda: 1.0,
+) -> AsyncGenerator[bytes]:
+    """Yield what an outbox has after a number, and what it gets, until it is closed; pulses in between."""
+    beaten = said = monotonic()
+    yield b": hello\n\n"
+    while True:
+        every = max(pause(), _SHORTEST_BEAT)
+        last, items = outbox.after(after)
+        if items:
+            yield event(b"[" + b",".join(items) + b"]", str(last))
+            after, said = last, monotonic()
+        if outbox.is_closed and outbox.after(after)[0] <= after:
+            return
+        now = monotonic()
+        if beat is not None and now - beaten >= every:
+            yield event(await beat(), kind="pulse")
+            beaten = said = now
+        elif now - said >= _KEEP_ALIVE_SECONDS:
+            yield b": still here\n\n"
+            said = now
+        await outbox.wait(after, every if beat is not None else _KEEP_ALIVE_SECONDS)

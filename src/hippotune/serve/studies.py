@@ -1,0 +1,207 @@
+"""The studies that are tuned on a server: each tuner in a process of its own, a client of this very server.
+
+So a client may go: its study goes on. A server that was killed starts the tuners again; they hear from the
+plan's facts what they had heard, and decide as they did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import msgspec
+
+from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors.kept import KeptProcess
+from hippotune.serve.blobs import Blobs
+from hippotune.serve.definition import Submission, differences
+from hippotune.serve.guard import Refused
+from hippotune.serve.hub import NotHere
+from hippotune.serve.messages import Failure
+from hippotune.serve.outbox import Outbox
+from hippotune.serve.records import Ended, Records, State, StudyRecord
+from hippotune.serve.tokens import Tokens
+
+_MOST_STARTS = 3
+_LAST_LINES = 20
+
+
+class Live:
+    """A study that this server knows: its record, and what is told of it while it is tuned."""
+
+    def __init__(self, record: StudyRecord, aio: asyncio.AbstractEventLoop) -> None:
+        self.record = record
+        self.outbox = Outbox(aio)
+        self.snapshot: bytes = b""
+        self.process: KeptProcess | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is being tuned."""
+        return self.record.state == "running"
+
+
+class Studies:
+    """See the module. `url` is where tuner processes reach this server."""
+
+    def __init__(
+        self,
+        folder: Path,
+        blobs: Blobs,
+        tokens: Tokens,
+        environment: Callable[[], Mapping[str, str]],
+        url: Callable[[], str],
+        worker_user: str | None = None,
+    ) -> None:
+        self._records = Records(folder)
+        self._blobs = blobs
+        self._tokens = tokens
+        self._environment = environment
+        self._url = url
+        self._worker_user = worker_user
+        self._studies: dict[str, Live] = {}
+        self._lock = threading.RLock()
+        self._is_closing = False
+        self._aio: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> None:
+        """Take up the studies that were running when the last server ended."""
+        self._aio = asyncio.get_running_loop()
+        for record in self._records.read_all():
+            live = self._studies[record.name] = Live(record, self._aio)
+            if live.is_running:
+                self._start(live)
+            else:
+                live.outbox.close()
+
+    def list(self) -> list[StudyRecord]:
+        """Return all studies, the newest first."""
+        return sorted((live.record for live in self._studies.values()), key=lambda each: -each.made)
+
+    def get(self, name: str) -> Live:
+        """Return a study; `NotHere` where there is none."""
+        if name not in self._studies:
+            known = ", ".join(sorted(self._studies)) or "none"
+            raise NotHere(f"there is no study {name!r} on this server; its studies are: {known}")
+        return self._studies[name]
+
+    def submit(self, name: str, submission: Submission, user: str) -> StudyRecord:
+        """Tune a study, unless that is done already. One of the same name has to be the same."""
+        if submission.definition.study != name:
+            raise InvalidInput(f"the study is {submission.definition.study!r}, and its address says {name!r}")
+        if submission.tuned.digest is not None:
+            self._blobs.check_allowed("a tuner that is pickled")
+            self._blobs.get(submission.tuned.digest)
+        elif submission.tuned.described is None:
+            raise InvalidInput("the submission has no tuner: expected a digest, or a description")
+        self._blobs.parcel(submission.definition.code)
+        with self._lock:
+            known = self._studies.get(name)
+            if known is not None:
+                _check_same(known, submission, user)
+                if known.is_running:
+                    return known.record
+            record = StudyRecord(name, user, submission, "running", time.time())
+            self._records.keep(record)
+            assert self._aio is not None
+            live = self._studies[name] = Live(record, self._aio)
+            self._start(live)
+            return record
+
+    def end(self, name: str, end: Ended, state: State | None = None) -> None:
+        """Record how a study ended: from now on it has."""
+        live = self.get(name)
+        with self._lock:
+            if live.is_running:
+                state = state or ("ended" if end.error is None else "failed")
+                record = msgspec.structs.replace(live.record, state=state, ended=time.time(), end=end)
+                self._records.keep(record)
+                live.record = record
+                live.outbox.put(msgspec.json.encode({"type": "end", "state": state}))
+                live.outbox.close()
+
+    def stop(self, name: str) -> None:
+        """End a study where it is; what it has trained stays, and submitted again it goes on."""
+        live = self.get(name)
+        self.end(name, Ended(Failure("HippoError", f"study {name!r} was stopped by hippo stop")), "stopped")
+        process = live.process
+        if process is not None:
+            with suppress(OSError):
+                process.terminate()
+
+    def close(self) -> None:
+        """End all tuner processes; their studies go on with the next server."""
+        self._is_closing = True
+        for live in list(self._studies.values()):
+            process = live.process
+            if process is not None:
+                with suppress(OSError):
+                    process.terminate()
+            live.outbox.close()
+
+    # Tuner processes.
+
+    def _start(self, live: Live) -> None:
+        # The system ends a process with the thread that started it: that one waits.
+        threading.Thread(target=self._tend, args=[live], name="tuner", daemon=True).start()
+
+    def _tend(self, live: Live) -> None:
+        said = ""
+        for attempt in range(_MOST_STARTS):
+            try:
+                said = self._run(live)
+            except HippoError as error:
+                said = str(error)
+            if not live.is_running or self._is_closing:
+                return
+            time.sleep(attempt + 1)
+        failure = Failure("HippoError", f"the tuner's process ended {_MOST_STARTS} times in a row:\n{said}")
+        with suppress(NotHere):
+            self.end(live.record.name, Ended(failure))
+
+    def _run(self, live: Live) -> str:
+        """Run a tuner's process to its end; return its last words."""
+        record = live.record
+        tuned = record.submission.tuned
+        content = None if tuned.digest is None else self._blobs.get(tuned.digest)
+        left = None if tuned.seconds is None else max(record.made + tuned.seconds - time.time(), 0.01)
+        token = None if self._tokens.is_open else self._tokens.issue(record.user)
+        parcel = self._blobs.parcel(record.submission.definition.code)
+        submission = msgspec.json.encode(record.submission)
+        greeting = pickle.dumps((parcel, submission, content, left, self._url(), token), protocol=5)
+        with TemporaryFile() as log:
+            live.process = process = KeptProcess(
+                "hippotune.serve.tuner",
+                [],
+                self._environment(),
+                log,
+                stdin=subprocess.PIPE,
+                user=self._worker_user,
+            )
+            try:
+                process.communicate(greeting)
+            finally:
+                live.process = None
+                process.end()
+            log.seek(0)
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def _check_same(known: Live, submission: Submission, user: str) -> None:
+    record = known.record
+    differ = differences(record.submission, submission)
+    if record.user != user:
+        raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
+    if differ and known.is_running:
+        raise Refused(
+            409,
+            f"study {record.name!r} is being tuned with another definition ({'; '.join(differ)}): give this "
+            "one another name, or end that one first with hippo stop",
+        )

@@ -1,0 +1,159 @@
+"""Studies that are tuned on the server, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hippotune.serve.definition import Submission
+from hippotune.serve.guard import Guard, Refused, read_body, reply
+from hippotune.serve.messages import encode
+from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
+from hippotune.serve.routes import Parameter, Route
+from hippotune.serve.streams import following, streamed
+from hippotune.serve.studies import Live, Studies
+
+_END_BYTES = 256 << 20
+
+
+class Going(Struct, forbid_unknown_fields=True):
+    """What a tuner's process has to tell: how it goes, and texts for people."""
+
+    snapshot: msgspec.Raw = msgspec.Raw()
+    notes: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+
+
+class GoingJson(Struct):
+    """The same for the document: a snapshot is an object that is passed on."""
+
+    snapshot: dict[str, object] = {}
+    notes: tuple[str, ...] = ()
+
+
+class StudyRoutes:
+    """Handlers of what is below /studies."""
+
+    def __init__(self, studies: Studies, guard: Guard) -> None:
+        self._studies = studies
+        self._guard = guard
+
+    def begin(self) -> None:
+        """Take up what was running."""
+        self._studies.begin()
+
+    def table(self) -> list[Route]:
+        """Return what is served."""
+        one = "/studies/{name}"
+        pulses = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
+        return [
+            Route("GET", "/studies", "read", self.list, "List studies", answer=list[StudyLine]),
+            Route(
+                "PUT",
+                one,
+                "submit",
+                self.submit,
+                "Tune a study; the same again is the same study",
+                body=Submission,
+                answer=StudyLine,
+                statuses=(409, 507),
+            ),
+            Route("GET", one, "read", self.get, "Return a study", answer=StudyRecord, statuses=(404,)),
+            Route(
+                "DELETE",
+                one,
+                "submit",
+                self.stop,
+                "End a study where it is; what was trained stays",
+                content="none",
+                statuses=(404,),
+            ),
+            Route(
+                "GET",
+                f"{one}/events",
+                "read",
+                self.events,
+                "Follow a study: notes, snapshots as pulses, and its end",
+                content="events",
+                query=(pulses,),
+                statuses=(404,),
+            ),
+            Route(
+                "POST",
+                f"{one}/progress",
+                "submit",
+                self.progress,
+                "A tuner's process says how it goes",
+                body=GoingJson,
+                content="none",
+                statuses=(404,),
+            ),
+            Route(
+                "POST",
+                f"{one}/end",
+                "submit",
+                self.end,
+                "A tuner's process has ended: this is recorded before it is answered",
+                body=Ended,
+                content="none",
+                statuses=(404, 507),
+            ),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """List studies."""
+        return reply([line_of(record) for record in self._studies.list()])
+
+    async def submit(self, request: Request) -> Response:
+        """Tune a study."""
+        submission = await read_body(request, Submission, self._guard.limits.body_bytes)
+        name, user = request.path_params["name"], request.state.user.name
+        return reply(line_of(await asyncio.to_thread(self._studies.submit, name, submission, user)))
+
+    async def get(self, request: Request) -> Response:
+        """Return a study."""
+        return reply(self._studies.get(request.path_params["name"]).record)
+
+    async def stop(self, request: Request) -> Response:
+        """End a study."""
+        live = self._own(request)
+        await asyncio.to_thread(self._studies.stop, live.record.name)
+        return Response(status_code=204)
+
+    async def events(self, request: Request) -> Response:
+        """Follow a study."""
+        live = self._studies.get(request.path_params["name"])
+        said = request.headers.get("last-event-id", "0")
+        after = int(said) if said.isdecimal() and live.outbox.knows(int(said)) else 0
+
+        async def beat() -> bytes:
+            return live.snapshot or b"null"
+
+        return streamed(following(live.outbox, after, beat, lambda: 0.2))
+
+    async def progress(self, request: Request) -> Response:
+        """Take in how a study goes."""
+        live = self._own(request)
+        going = await read_body(request, Going, self._guard.limits.body_bytes)
+        if bytes(going.snapshot):
+            live.snapshot = encode(msgspec.json.decode(going.snapshot))  # on one line
+        if live.is_running:
+            live.outbox.put(*(encode({"type": "note", "text": text}) for text in going.notes))
+        return Response(status_code=204)
+
+    async def end(self, request: Request) -> Response:
+        """Take in how a study ended."""
+        live = self._own(request)
+        end = await read_body(request, Ended, _END_BYTES)
+        await asyncio.to_thread(self._studies.end, live.record.name, end)
+        return Response(status_code=204)
+
+    def _own(self, request: Request) -> Live:
+        live, user = self._studies.get(request.path_params["name"]), request.state.user
+        if live.record.user != user.name and not user.may("admin"):
+            raise Refused(403, f"the study is {live.record.user}'s")
+        return live

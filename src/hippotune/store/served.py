@@ -1,0 +1,69 @@
+"""Homes that belong to a server: it holds a lock as long as it runs, and says where it is reached."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from hippotune.durable import replacing
+from hippotune.errors import StoreError
+from hippotune.store.files import explained
+from hippotune.store.lock import FileLock
+
+_NAME = "server.json"
+
+
+class ServedHome:
+    """Holds a home for a server; `StoreError` where another one has it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        with explained(home):
+            home.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(_lock(home), f"the home {home}")
+
+    def note(self, url: str) -> None:
+        """Say where the server is reached."""
+        with replacing(self._home / _NAME) as temporary:
+            temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}))
+
+    def release(self) -> None:
+        """Give the home back."""
+        (self._home / _NAME).unlink(missing_ok=True)
+        self._lock.release()
+
+
+def served_at(home: Path) -> str | None:
+    """Return the URL of the server that has a home; None where none has. It may be starting up yet: ''."""
+    try:
+        descriptor = os.open(_lock(home), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        try:
+            return str(json.loads((home / _NAME).read_text())["url"])
+        except (OSError, ValueError, KeyError):
+            return ""
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def refuse_served(home: Path) -> None:
+    """Raise `StoreError` where a home belongs to a server that runs."""
+    url = served_at(home)
+    if url is not None:
+        where = (
+            f"at {url}: use it with Study(url={url!r}), or end it with hippo stop" if url else "that starts"
+        )
+        raise StoreError(f"the home {home} belongs to a server {where}")
+
+
+def _lock(home: Path) -> Path:
+    return home / "locks" / "server.lock"
