@@ -67,13 +67,19 @@ def _study_of(path: Path, content: dict[str, Any]) -> tuple[Study, Tuner]:
             expected = "a name, as digits.py:Digits" if kind is str else f"a table, [{name}]"
             raise InvalidInput(f"{name} is {content.get(name)!r}; expected {expected}")
     trainer = _trainer(content.pop("trainer"), path.parent)
-    space = {name: _notation(value) for name, value in content.pop("space").items()}
-    tuner = _made("tuner", content.pop("tuner"), _TUNERS, space=space)
+    tuner = described_tuner({name: content.pop(name) for name in ("space", "tuner")})
     executor = content.pop("executor", None)
     if executor is not None:
         content["executor"] = _made("executor", executor, _EXECUTORS)
     study = _called("the study", hippo.Study, {"name": path.stem, **content}, trainer=trainer)
     return study, tuner
+
+
+def described_tuner(content: Mapping[str, Any]) -> Tuner:
+    """Make the tuner that the tables ``space`` and ``tuner`` of a study describe."""
+    space = {name: _notation(value) for name, value in content.get("space", {}).items()}
+    tuner: Tuner = _made("tuner", content.get("tuner"), _TUNERS, space=space)
+    return tuner
 
 
 def _trainer(text: str, folder: Path) -> Any:

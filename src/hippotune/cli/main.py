@@ -21,6 +21,7 @@ COMMANDS = (
     "run",
     "plan",
     "check",
+    "serve",
     "submit",
     "ls",
     "show",

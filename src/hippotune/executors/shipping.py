@@ -44,7 +44,7 @@ def wrap(trainer: type[Trainer]) -> Parcel:
 
     name = f"{trainer.__module__}.{trainer.__qualname__}"
     modules = {base.__module__ for base in trainer.__mro__}
-    by_value = tuple(sorted(module for module in modules if not _is_importable(module)))
+    by_value = tuple(sorted(module for module in modules if not is_importable(module)))
     for module in by_value:
         if module in sys.modules and module != "__main__":
             cloudpickle.register_pickle_by_value(sys.modules[module])
@@ -126,7 +126,7 @@ def encode(command: ExecutorCommand | Part) -> bytes:
     return message
 
 
-def _is_importable(name: str) -> bool:
+def is_importable(name: str) -> bool:
     """Whether a fresh process with the same search path would get this very module by its name."""
     module = sys.modules.get(name)
     if module is None or name == "__main__" or (spec := _find(name)) is None:
@@ -143,7 +143,7 @@ def _find(name: str) -> ModuleSpec | None:
     """Look a module up as an import would, but never in `sys.modules`, where anybody may have put it."""
     package, _, _ = name.rpartition(".")
     path = getattr(sys.modules.get(package), "__path__", None)
-    if package and (path is None or not _is_importable(package)):
+    if package and (path is None or not is_importable(package)):
         return None
     for finder in sys.meta_path:
         spec = finder.find_spec(name, path)

@@ -13,9 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
 
 import hippotune
+from hippotune.serve.fact_routes import FactRoutes
 from hippotune.serve.guard import Guard, Refused, reply
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub
+from hippotune.serve.model_routes import ModelRoutes
 from hippotune.serve.openapi import document
 from hippotune.serve.plan_routes import PlanRoutes
 from hippotune.serve.routes import Route
@@ -52,7 +54,13 @@ class Application:
             "Steps trained in the plans that are open",
             lambda: sum(plan.runtime.loop.engine.trained for plan in hub.plans),
         )
-        self.table = [*self._own(), *PlanRoutes(hub, guard).table(), *studies.table()]
+        self.table = [
+            *self._own(),
+            *PlanRoutes(hub, guard).table(),
+            *FactRoutes(hub, health).table(),
+            *ModelRoutes(hub, guard).table(),
+            *studies.table(),
+        ]
         self.asgi = Starlette(
             routes=[
                 HttpRoute(
@@ -120,6 +128,7 @@ class Application:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
+        self._hub.begin()
         self._studies.begin()
         try:
             yield

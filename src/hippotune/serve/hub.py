@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from hippotune.errors import HippoError, InvalidInput
-from hippotune.executors.base import Executor, Parcel
+from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.history.studies import listed_as
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
+from hippotune.plan.facts import Fact
 from hippotune.protocol.failures import Retries
+from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
+from hippotune.serve.questions import WriteExport
 from hippotune.serve.session import Session
 from hippotune.shell.notes import Notes
 from hippotune.shell.runtime import Runtime
@@ -37,6 +40,8 @@ T = TypeVar("T")
 # How long a session waits for its client, and a plan for its next session.
 SESSION_SECONDS = 120.0
 IDLE_SECONDS = 30.0
+# How many facts are kept at hand for those who follow; the others are read from the store.
+_KEPT_FACTS = 20_000
 _HOLD = "\0the server's own hold"
 
 
@@ -52,6 +57,8 @@ class ServedPlan:
     runtime: Runtime
     parcel: Parcel
     definition: Definition
+    feed: Outbox
+    incarnation: str
     sessions: dict[str, Session] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     idle_since: float = field(default_factory=time.monotonic)
@@ -60,6 +67,13 @@ class ServedPlan:
     def key(self) -> str:
         """What the plan is found by."""
         return self.identity.key.digest
+
+    def publish(self, first: int, facts: Sequence[Fact]) -> None:
+        """Pass on facts that are durable; old ones are in the store."""
+        last = self.feed.after(0)[0]
+        new = [encode_fact(fact) for number, fact in enumerate(facts, first) if number > last]
+        self.feed.put(*new)
+        self.feed.heard(last + len(new) - _KEPT_FACTS)
 
     def noted(self, text: str) -> None:
         """Tell all sessions something; those that come later are told too."""
@@ -111,6 +125,11 @@ class Hub:
         self._plans: dict[str, ServedPlan] = {}
         self._opening = threading.Lock()
         self._is_closing = False
+        self._aio: asyncio.AbstractEventLoop
+
+    def begin(self) -> None:
+        """Remember the event loop that streams are on."""
+        self._aio = asyncio.get_running_loop()
 
     # Plans.
 
@@ -186,9 +205,12 @@ class Hub:
         )
         opened = open_plan(terms, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
-        plan = ServedPlan(identity, runtime, parcel, definition, notes=opened.notes)
+        feed = Outbox(self._aio, runtime.store.last_number)
+        incarnation = runtime.store.incarnation
+        plan = ServedPlan(identity, runtime, parcel, definition, feed, incarnation, notes=opened.notes)
         runtime.notes = _SpokenNotes(plan.noted)
         runtime.start()
+        runtime.ask(lambda: runtime.loop.follow(plan.publish))
         if self._holds:
             runtime.ask(lambda: runtime.loop.expect([_HOLD]))
         self._plans[plan.key] = plan
@@ -200,6 +222,13 @@ class Hub:
         if plan is None or plan.runtime.closed:
             raise NotHere(f"the plan {key} is not open here: open it by POST /plans first")
         return plan
+
+    def export(self, plan: ServedPlan, question: WriteExport) -> None:
+        """Have a process with the trainer's code write a model."""
+        definition = plan.definition
+        start = find_start(definition.start, self.folder)
+        job = Job(None, definition.settings, definition.seed, start=start)
+        self._probes.ask(replace(plan.parcel, job=job), question)
 
     @property
     def plans(self) -> list[ServedPlan]:
@@ -274,6 +303,7 @@ class Hub:
         if self._plans.get(plan.key) is plan:
             del self._plans[plan.key]
         plan.runtime.halt()
+        plan.feed.close()
         for session in plan.sessions.values():
             session.outbox.close()
 

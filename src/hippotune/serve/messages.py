@@ -131,6 +131,21 @@ class Widen(Struct, tag="widen", omit_defaults=True):
     policy: Policy | None = None
 
 
+class Tune(Struct, tag="tune", omit_defaults=True):
+    """A tuning begins: what the plan's log says of it."""
+
+    metric: Name
+    mode: Annotated[str, Meta(pattern="^(max|min)$")]
+    definition: dict[str, Any] = {}
+
+
+class Tuned(Struct, tag="tuned", omit_defaults=True):
+    """The tuning has ended: how, and why."""
+
+    outcome: Annotated[str, Meta(max_length=50)]
+    text: str = ""
+
+
 class Begin(Struct, tag="begin"):
     """A tuner is at work: answers to it count when they are durable."""
 
@@ -163,6 +178,8 @@ Message = (
     | ForeseeBranches
     | Limit
     | Widen
+    | Tune
+    | Tuned
     | Begin
     | End
     | Begun
@@ -259,9 +276,10 @@ class Proved(Struct, tag="proved"):
 
 
 class RanDown(Struct, tag="ran-down"):
-    """Nothing runs any more, or others are at work."""
+    """Nothing runs any more, or others are at work; `proofs` are facts, as JSON, of what was proved."""
 
     counters: Counted
+    proofs: tuple[str, ...] = ()
 
 
 class Counted(Struct):

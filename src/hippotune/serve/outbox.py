@@ -1,4 +1,4 @@
-"""What one side of a stream has to say: numbered from 1 on, kept until it was heard.
+"""What one side of a stream has to say: numbered from 1, or after a `last` one, and kept until it was heard.
 
 Any thread may put; streams wait on the event loop that the outbox was made for.
 """
@@ -13,11 +13,11 @@ from contextlib import suppress
 class Outbox:
     """See the module."""
 
-    def __init__(self, aio: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, aio: asyncio.AbstractEventLoop, last: int = 0) -> None:
         self._aio = aio
         self._lock = threading.Lock()
         self._items: list[bytes] = []
-        self._dropped = 0
+        self._dropped = last
         self._news = asyncio.Event()
         self.is_closed = False
 

@@ -6,60 +6,23 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hippotune.sequences.config import Config
+from hippotune.serve.bodies import Accepted, PlanLine, Reach, SessionStart, Steps
 from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.guard import Guard, Refused, read_body, read_bytes, reply
 from hippotune.serve.hub import Hub, ServedPlan
-from hippotune.serve.messages import ConfigJson, Messages, Name, SessionOpened, Whole, encode
+from hippotune.serve.messages import Messages, SessionOpened, encode
 from hippotune.serve.routes import Parameter, Route
 from hippotune.serve.session import Session
 from hippotune.serve.streams import following, streamed
 
 # How often a session with a deadline or a budget hears how it goes, at least.
 _LIMITED_BEAT = 0.2
-
-
-class SessionStart(Struct, forbid_unknown_fields=True):
-    """A tuner begins to work for a study; `metric` and `mode` are what it is tuned for, where it is."""
-
-    study: Name
-    metric: str | None = None
-    mode: Annotated[str, Meta(pattern="^(max|min)$")] | None = None
-
-
-class Accepted(Struct):
-    """Messages before this number were taken."""
-
-    expected: int
-
-
-class PlanLine(Struct):
-    """A plan that is open."""
-
-    key: str
-    trainer: str
-    sessions: tuple[str, ...]
-    workers: int
-    trained: int
-
-
-class Reach(Struct, forbid_unknown_fields=True):
-    """A config that may be trained to a step."""
-
-    config: ConfigJson
-    step: Whole
-
-
-class Steps(Struct):
-    """How many steps are to be trained."""
-
-    steps: int
 
 
 class PlanRoutes:
@@ -169,7 +132,8 @@ class PlanRoutes:
         if start.metric is not None and start.mode is not None:
             await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
         beat = await plan.ask(session.beat)
-        return reply(SessionOpened(session.committed, beat, "", 0))
+        facts = plan.runtime.store.last_number
+        return reply(SessionOpened(session.committed, beat, plan.incarnation, facts))
 
     async def take(self, request: Request) -> Response:
         """Take messages."""

@@ -10,7 +10,6 @@ import json
 import pickle
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +20,8 @@ from hippotune.executors.worker.tracebacks import describe
 from hippotune.identity.fingerprint import fingerprint
 from hippotune.identity.key import NO_CODE
 from hippotune.identity.versions import versions
-from hippotune.plan.facts import Checkpoint
-from hippotune.sequences.config import Config
+from hippotune.serve.questions import Question, WhatIsIt
 from hippotune.trainers.base import Trainer
-
-
-@dataclass(frozen=True)
-class WhatIsIt:
-    """What is the trainer, and with `fingerprinted`, what is its code?"""
-
-    fingerprinted: bool
-
-
-@dataclass(frozen=True)
-class WriteExport:
-    """Write the model in a checkpoint to a file, as `Best.export` does."""
-
-    study: str
-    config: Config
-    step: int
-    metrics: dict[str, float]
-    checkpoints: Path
-    storage: str | None
-    checkpoint: Checkpoint
-    target: Path
-
-
-Question = WhatIsIt | WriteExport
 
 
 def answer(parcel: Parcel, question: Question) -> dict[str, Any]:

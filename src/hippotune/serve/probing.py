@@ -18,7 +18,7 @@ from hippotune.executors.kept import KeptProcess
 from hippotune.identity.fingerprint import Fingerprint
 from hippotune.scratch import Scratch
 from hippotune.serve.messages import Failure
-from hippotune.serve.probe import Question, WhatIsIt
+from hippotune.serve.questions import Question, WhatIsIt
 from hippotune.trainers.widths import splits_batch
 
 _LAST_LINES = 20

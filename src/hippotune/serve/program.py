@@ -170,7 +170,7 @@ class _Uvicorn(uvicorn.Server):
 def _check(options: Options) -> None:
     if options.token_file is None and options.host not in LOOPBACK:
         raise InvalidInput(
-            f"host is {options.host!r}, which others reach: give --token-file, with lines of NAME ROLE TOKEN, "
+            f"host is {options.host!r}, which others reach: give --token-file with lines of NAME ROLE TOKEN, "
             "or stay on 127.0.0.1"
         )
     if options.worker_user is not None:

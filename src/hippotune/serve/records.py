@@ -40,6 +40,7 @@ class Ended(Struct, omit_defaults=True):
     deferred: tuple[int, ...] = ()
     proofs: tuple[dict[str, Any], ...] = ()
     key: str = ""
+    first_fact: int = 0
 
 
 class StudyRecord(Struct):

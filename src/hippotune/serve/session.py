@@ -14,9 +14,11 @@ from functools import partial
 from typing import Any
 
 from hippotune.errors import CheckpointError, HippoError, StoreError, TrainerError
+from hippotune.plan.facts import StudyBegan, StudyEnded
 from hippotune.plan.node import Node
 from hippotune.protocol import events
 from hippotune.protocol.commands import Answer
+from hippotune.protocol.wire import encode_fact
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 from hippotune.serve import messages as wire
@@ -101,6 +103,10 @@ class Session:
                 loop.handle(events.DeadlineSet(self.study, at, worker_seconds))
             case wire.Widen(policy):
                 self._widen(None if policy is None else policy.made())
+            case wire.Tune():
+                self._tune(message)
+            case wire.Tuned(outcome, text):
+                self._tuned(outcome, text)
             case wire.Begin():
                 self._at_work += 1
                 if self._at_work == 1:
@@ -114,7 +120,7 @@ class Session:
             case wire.Prove(audits):
                 self._when(partial(loop.proved, audits), wire.Proved)
             case wire.RunDown():
-                self._when(loop.run_down, lambda: wire.RanDown(counted(loop.readings.counters())))
+                self._when(loop.run_down, self._ran_down)
 
     def _submit(self, group: wire.Submit) -> None:
         suitable = self._loop.readings.suitable
@@ -168,6 +174,32 @@ class Session:
         self._policy = policy
         if policy is not None:
             self._runtime.widen(policy)
+
+    def _ran_down(self) -> wire.RanDown:
+        proofs = tuple(encode_fact(proof).decode() for proof in self._runtime.plan.proofs)
+        return wire.RanDown(counted(self._loop.readings.counters()), proofs)
+
+    def _tune(self, tune: wire.Tune) -> None:
+        """Record that a tuning begins, unless it goes on after the server, or the client, was away."""
+        known = self._runtime.plan.studies.get(self.study)
+        began = None if known is None or known.ended is not None else known.began
+        same = began is not None and (began.metric, began.mode, began.definition) == (
+            tune.metric,
+            tune.mode,
+            tune.definition,
+        )
+        if not same:
+            number = 1 if known is None else known.tunings + 1
+            now = self._loop.readings.now()
+            fact = StudyBegan(self.study, number, now, tune.metric, tune.mode, tune.definition)
+            self._loop.handle(events.ActionTaken(fact))
+
+    def _tuned(self, outcome: str, text: str) -> None:
+        known = self._runtime.plan.studies.get(self.study)
+        if known is not None and known.ended is None:
+            now = self._loop.readings.now()
+            ended = StudyEnded(self.study, known.tunings, now, outcome, text)
+            self._loop.handle(events.ActionTaken(ended))
 
     def _begin(self) -> None:
         self._loop.tuner_begins(self)

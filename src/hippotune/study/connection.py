@@ -10,15 +10,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippotune.errors import HippoError
+from hippotune.history.logged import Logged
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
 from hippotune.identity.versions import versions
+from hippotune.plan.facts import ProofRecorded, SpanRecorded
+from hippotune.plan.node import Node
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime, acquire, release
 from hippotune.store.served import refuse_served
+from hippotune.study.limits import Limits
+from hippotune.study.models import Models
 from hippotune.study.opening import Terms, open_plan
+from hippotune.study.reading import read_logged, read_spans
+from hippotune.study.recorded import recorded
+from hippotune.study.report import Trace
 from hippotune.study.start import find_start
+from hippotune.study.tuning import Tuning
+from hippotune.tuners.base import Tuner
 from hippotune.view import View, open_view
 
 if TYPE_CHECKING:
@@ -94,6 +104,36 @@ class Connection:
             with open_store(study.home, study.store_url) as catalog:
                 catalog.aim(study._listed_name, self.identity.key, metric, mode)
             self._aim = metric, mode
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the study runs in virtual time."""
+        return self._study.executor.virtual
+
+    @property
+    def models(self) -> Models:
+        """The trained models of the study."""
+        return Models(self._study)
+
+    def recorded(
+        self, runtime: Runtime, tuner: Tuner, limits: Limits, tuning: Tuning
+    ) -> AbstractContextManager[object]:
+        """Record that a tuning begins and, however the block is left, how it ended."""
+        return recorded(runtime, self._study.name, tuner, limits, tuning)
+
+    def trace(self, runtime: Runtime, tuning: Tuning, spans: list[SpanRecorded]) -> Callable[[], Trace]:
+        """Return what pictures of a tuning are drawn from."""
+        spent = partial(read_spans, self._study, runtime.store)
+        trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), spent)
+        return lambda: trace
+
+    def proofs(self, runtime: Runtime) -> tuple[ProofRecorded, ...]:
+        """Return what was proved of the trainer."""
+        return tuple(runtime.plan.proofs)
+
+    def logged(self, runtime: Runtime) -> Callable[[Node, int], Logged]:
+        """Return what reads what training logged on the way to a state."""
+        return partial(read_logged, self._study, runtime.store)
 
     def close(self) -> None:
         """Let go of the plan; the last study to do so ends the workers and unlocks it."""

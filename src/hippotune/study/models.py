@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
@@ -84,6 +85,13 @@ class Models:
         with self.held(who, step) as held:
             config = who.config if isinstance(who, Trial) else self._study._completion(who)
             return self._load(config, step, held, bare), held.metrics
+
+    def export(self, config: Config, step: int, path: str | Path) -> Path:
+        """Write the model of a trial after `step` steps to a file."""
+        from hippotune.study.exports import Origin, export
+
+        trainer, metrics = self.load_with_metrics(config, step)
+        return export(trainer, Origin(self._study._listed_name, config, step, metrics), path)
 
     @contextmanager
     def held(self, who: Config | Trial, step: int) -> Iterator[Held]:

@@ -25,7 +25,7 @@ def recorded(
     loop, known = runtime.loop, runtime.plan.studies.get(study)
     number = 1 if known is None else known.tunings + 1
     now = loop.executor.now()
-    began = StudyBegan(study, number, now, tuner.metric, tuner.mode, _definition(tuner, limits))
+    began = StudyBegan(study, number, now, tuner.metric, tuner.mode, definition_of(tuner, limits))
     loop.handle(ActionTaken(began))
     runtime.tuned[study] = began
     outcome, text = "failed", ""
@@ -44,7 +44,8 @@ def recorded(
             loop.handle(ActionTaken(StudyEnded(study, number, loop.executor.now(), outcome, text)))
 
 
-def _definition(tuner: Tuner, limits: Limits) -> dict[str, Any]:
+def definition_of(tuner: Tuner, limits: Limits) -> dict[str, Any]:
+    """Return what the log says of a tuning."""
     said: dict[str, Any] = {"tuner": type(tuner).__name__}
     if limits.seconds is not None:
         said["seconds"] = limits.seconds

@@ -68,12 +68,16 @@ class Report:
     trials: list[TrialReport]
     work: Work
     _best: Best | None = field(repr=False)
-    _trace: Trace = field(repr=False)
+    _read_trace: Callable[[], Trace] = field(repr=False)
     _read_logged: Callable[[Node, int], Logged] = field(repr=False)
     ended_by: Literal["deadline", "budget"] | None = None
     _cut: frozenset[int] = field(default=frozenset(), repr=False)
     _proofs: tuple[ProofRecorded, ...] = field(default=(), repr=False)
     _deferred: frozenset[int] = field(default=frozenset(), repr=False)
+
+    @property
+    def _trace(self) -> Trace:
+        return self._read_trace()
 
     @property
     def cut(self) -> list[TrialReport]:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hippotune import checks
+from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.executors.base import Executor
 from hippotune.history.studies import listed_as
 from hippotune.identity.key import PlanKey
@@ -16,14 +17,14 @@ from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config, ConfigLike
 from hippotune.shell.interrupts import end_at_once
-from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
 from hippotune.store.homes import parse_home
 from hippotune.study.average import Average, average
 from hippotune.study.completion import Completion
 from hippotune.study.connection import Connection
 from hippotune.study.limits import Deadline, Limits
-from hippotune.study.models import Models, failed_trial
+from hippotune.study.models import failed_trial
+from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.report import Report
 from hippotune.study.trunk import Trunk
 from hippotune.study.tune import tune
@@ -100,6 +101,15 @@ class Study:
         Seconds after which a long stage is saved on its way, so that the loss of a worker or a machine costs
         no more than that and a step. Less often where saving is slow, so that it takes at most 5 % of the
         time; None saves at the ends of stages only.
+    url : str, optional
+        The address of a server (``hippo serve``) that has the plan and the workers, such as
+        ``http://host:8477``; then `home`, `executor` and `store` are the server's own (extra `serve`).
+    tuner : str
+        Where tuners run, with `url`: in a process of the server, so that this one may end ("server"), or in
+        this one ("client").
+    code : str, optional
+        How the trainer gets to the server: "entry", by its name, as it is installed there; "bundle", with the
+        files of its project that git tracks; "value", pickled. By default what fits where it is from.
     """
 
     def __init__(
@@ -125,6 +135,9 @@ class Study:
         audit: float = 0.01,
         retries: int | Retries = 3,
         checkpoint_every: float | None = 600,
+        url: str | None = None,
+        tuner: Literal["server", "client"] = "server",
+        code: Literal["entry", "bundle", "value"] | None = None,
     ) -> None:
         checks.text("name", name, "digits")
         checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
@@ -154,9 +167,29 @@ class Study:
         self.data = data
         self._version = version
         self._executor = executor
-        self._connection = Connection(self)
+        self.url = url
+        self.code = code
+        self.tuner = tuner
+        self._connection = self._connected()
         self._completion = Completion(self.defaults, substeps)
         self._trunks: dict[Config, None] = {}
+
+    def _connected(self) -> Connection:
+        """Return the connection to the plan: in this process, or on a server."""
+        checks.one_of("tuner", self.tuner, ("server", "client"))
+        if self.code is not None:
+            checks.one_of("code", self.code, ("entry", "bundle", "value"))
+        if self.url is None:
+            return Connection(self)
+        if self._executor is not None or self.store_url is not None:
+            raise InvalidInput(
+                "executor= and store= are the server's, where url= is given: give them to hippo serve"
+            )
+        try:
+            from hippotune.serve.client.connection import RemoteConnection
+        except ImportError as error:
+            raise MissingExtra("Study(url=) needs the extra serve: pip install 'hippotune[serve]'") from error
+        return RemoteConnection(self, self.url)
 
     def __repr__(self) -> str:
         return f"Study({self.name!r}, {self.trainer.__name__}, home={self.storage or str(self.home)!r})"
@@ -210,6 +243,10 @@ class Study:
         stages stop at the end of their step. The report says what was cut.
         """
         checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
+        if self.url is not None and self.tuner == "server":
+            from hippotune.serve.client.following import tune_there
+
+            return tune_there(self, tuner, Limits.of(deadline, budget), progress)
         return tune(self, tuner, Limits.of(deadline, budget), progress)
 
     async def train(self, group: Asks) -> list[Result]:
@@ -223,7 +260,7 @@ class Study:
             group = TrialGroup(tuple((Config.of(who), step) for who, step in group))
         return await self._tuning(runtime.loop).once(group)
 
-    def _tuning(self, loop: Loop, **options: Any) -> Tuning:
+    def _tuning(self, loop: PlanLoop, **options: Any) -> Tuning:
         """Return the trials of the study, for a tuner or a group."""
         return Tuning(
             loop, self.name, self.share, completion=self._completion, trunks=self._trunks, **options
@@ -255,15 +292,11 @@ class Study:
 
     def load(self, config: ConfigLike, step: int) -> Trainer:
         """Return a trainer that holds the state of one trial after `step` steps, training what is missing."""
-        return Models(self).load(Config.of(config), step)
+        return self._connection.models.load(Config.of(config), step)
 
     def export(self, config: ConfigLike, step: int, path: str | Path) -> Path:
         """Write the model of one trial after `step` steps as `Best.export` does, training what is missing."""
-        from hippotune.study.exports import Origin, export
-
-        trainer, metrics = Models(self).load_with_metrics(Config.of(config), step)
-        origin = Origin(self._listed_name, Config.of(config), step, metrics)
-        return export(trainer, origin, path)
+        return self._connection.models.export(Config.of(config), step, path)
 
     @overload
     def alone(self, config: ConfigLike, steps: int) -> dict[str, float]: ...

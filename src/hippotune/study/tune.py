@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hippotune.history.logged import Logged, LoggedNumbers
-from hippotune.plan.facts import SpanRecorded
-from hippotune.plan.node import Node
 from hippotune.plan.plan import unique_steps
 from hippotune.protocol.events import MetricsRequired
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
-from hippotune.store.base import Store
-from hippotune.store.memory import MemoryStore
 from hippotune.study.limits import Limits
-from hippotune.study.models import Models
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
-from hippotune.study.recorded import recorded
-from hippotune.study.report import Report, Trace, best_result, trial_reports
+from hippotune.study.report import Report, best_result, trial_reports
 from hippotune.study.tuning import Tuning
 from hippotune.study.work import Work
 from hippotune.tuners.base import Tuner
-from hippotune.view import open_view
+from hippotune.view import View, open_view
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
@@ -36,13 +28,13 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8
 
 
-def tune(study: Study, tuner: Tuner, limits: Limits, show: bool | None) -> Report:
-    """Run a tuner on a study; `show` is the user's ``progress=``."""
+def tune(study: Study, tuner: Tuner, limits: Limits, show: bool | View | None) -> Report:
+    """Run a tuner on a study; `show` is the user's ``progress=``, or a view."""
     connection = study._connection
     asked = time.monotonic()
-    with connection.ending_in_order(), open_view(show) as view:
+    with connection.ending_in_order(), show if isinstance(show, View) else open_view(show) as view:
         runtime = connection.open()
-        if not study.executor.virtual:
+        if not connection.is_virtual:
             limits = limits.after(time.monotonic() - asked)
         connection.note_aim(tuner.metric, tuner.mode)
         for note in connection.notes:
@@ -66,15 +58,14 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
     tuning = study._tuning(loop, ranking=ranking, limits=limits)
     progress.begin(tuning)
     lent = None if study.width is not None else tuner.width
-    with recorded(runtime, study.name, tuner, limits, tuning), loop.spans() as spans:
+    connection = study._connection
+    with connection.recorded(runtime, tuner, limits, tuning), loop.spans() as spans:
         with nullcontext() if lent is None else runtime.widened(lent):
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         in_time = tuning.ended_by is None
-        found = None if best is None else await Models(study).best(best, runtime, in_time)
+        found = None if best is None else await connection.models.best(best, runtime, in_time)
         await loop.run_down()  # what still runs, to the end of its step, is part of the work
-    asks = tuple(tuning.asks())
-    spent = partial(_recorded, study, runtime.store)
     return Report(
         study.name,
         tuner.metric,
@@ -82,11 +73,11 @@ async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress,
         trial_reports(tuning.results, tuning.asked),
         before.work_since(loop, tuning),
         found,
-        Trace(tuple(spans), asks, tuple(runtime.plan.nodes), spent),
-        partial(_logged, study, runtime.store),
+        connection.trace(runtime, tuning, spans),
+        connection.logged(runtime),
         tuning.ended_by,
         tuning.cut,
-        tuple(runtime.plan.proofs),
+        connection.proofs(runtime),
         frozenset(tuning.deferred),
     )
 
@@ -151,32 +142,3 @@ def _with_export(study: Study, report: Report) -> Report:
         )
         return report
     return replace(report, _best=replace(best, exported=exported))
-
-
-# What a report reads from the store, when it is asked for it.
-
-
-def _recorded(study: Study, store: Store) -> list[SpanRecorded]:
-    """Return the worker time of the study's plan."""
-    with _reading(study, store) as plan:
-        return list(plan.spans())
-
-
-def _logged(study: Study, store: Store, node: Node, step: int) -> Logged:
-    """Return what training logged on the way to a state."""
-    with _reading(study, store) as plan:
-        return LoggedNumbers(plan).along(node, step)
-
-
-@contextmanager
-def _reading(study: Study, store: Store) -> Iterator[Store]:
-    """Open the store of a plan for reading; it may have been closed by now."""
-    if isinstance(store, MemoryStore):
-        yield store
-        return
-    from hippotune.store.catalog import open_store
-    from hippotune.store.sql import SqlStore
-
-    assert isinstance(store, SqlStore)
-    with open_store(study.home, study.store_url, create=False) as catalog:
-        yield catalog.view(store.key)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,6 +91,21 @@ class Api:
         except httpx.TransportError as error:
             raise _lost(self.url, error) from error
 
+    def events(self, path: str, after: str) -> Iterator[Event]:
+        """Follow a stream of events after the last that was heard, to its end."""
+        headers = {"last-event-id": after} if after else {}
+        try:
+            with self._client.stream("GET", path, headers=headers, timeout=_STREAM_TIMEOUT) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    _read(response, None)
+                reader = EventReader()
+                for line in response.iter_lines():
+                    if (event := reader.take(line)) is not None:
+                        yield event
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise _lost(self.url, error) from error
+
     def asynchronous(self) -> AsyncApi:
         """Return the same for an event loop."""
         return AsyncApi(self.url, self._headers)
@@ -142,23 +157,27 @@ class Event(msgspec.Struct):
     kind: str
 
 
+class EventReader:
+    """Puts server-sent events together from lines; one that is cut off is none."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def take(self, line: str) -> Event | None:
+        """Take in a line; return the event that it ends."""
+        if line:
+            name, _, value = line.partition(":")
+            self._said[name] = value.removeprefix(" ")
+            return None
+        said, self._said = self._said, {}
+        return Event(said["data"], said.get("id", ""), said.get("event", "")) if "data" in said else None
+
+
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
-    """Read server-sent events; one that is cut off is none."""
-    data, number, kind = [], "", ""
+    reader = EventReader()
     async for line in lines:
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match name:
-            case "data":
-                data.append(value)
-            case "id":
-                number = value
-            case "event":
-                kind = value
-        if not line:
-            if data:
-                yield Event("\n".join(data), number, kind)
-            data, number, kind = [], "", ""
+        if (event := reader.take(line)) is not None:
+            yield event
 
 
 class Pause:

@@ -16,14 +16,18 @@ from typing import Any
 import msgspec
 
 from hippotune.errors import HippoError
-from hippotune.plan.facts import SpanRecorded
+from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.protocol import events
 from hippotune.protocol.events import Event, Request
+from hippotune.protocol.wire import decode_fact
 from hippotune.serve import messages as wire
 from hippotune.serve.client.api import AsyncApi, Pause, ServerLost, ServerRefused
 from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.client.said import Said, message_of
 from hippotune.shell.loop import Deliver, Listener
+from hippotune.study.limits import Limits
+from hippotune.study.recorded import definition_of
+from hippotune.tuners.base import Tuner
 
 # A batch is at most this many requests: bodies are bounded.
 _MOST_REQUESTS = 2000
@@ -47,6 +51,7 @@ class RemoteLoop:
         patience: float,
     ) -> None:
         self.error: BaseException | None = None
+        self.proofs: tuple[ProofRecorded, ...] = ()
         self.readings = readings
         self.note = note
         self._api = api
@@ -152,6 +157,19 @@ class RemoteLoop:
         if listener in self._listening:
             self._listening.remove(listener)
             self._say(wire.End())
+
+    def tuning_begins(self, tuner: Tuner, limits: Limits) -> None:
+        """Have the log say that a tuning begins."""
+        self._say(wire.Tune(tuner.metric, tuner.mode, definition_of(tuner, limits)))
+
+    def tuning_ends(self, outcome: str, text: str) -> None:
+        """Have the log say how a tuning ended."""
+        self._say(wire.Tuned(outcome, text))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a tuner is at work."""
+        return bool(self._listening)
 
     def tuner_waits(self) -> None:
         """Do nothing: time goes on by itself."""
@@ -297,7 +315,9 @@ class RemoteLoop:
                 if waits:
                     raise _Renewed(f"the server cannot go on, and is tried again: {error.text}")
                 self._give_up(error.made())
-            case wire.RanDown(counters):
+            case wire.RanDown(counters, proofs):
+                facts = map(decode_fact, proofs)
+                self.proofs = tuple(fact for fact in facts if isinstance(fact, ProofRecorded))
                 self.readings.counted(counters)
                 self._settle(wire.RanDown)
             case wire.Proved():

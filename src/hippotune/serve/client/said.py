@@ -59,6 +59,7 @@ class Said:
         self._limit: wire.Limit | None = None
         self._rank: wire.Rank | None = None
         self._audits = False
+        self._tune: wire.Tune | None = None
 
     def note(self, message: wire.Message) -> None:
         """Something is said."""
@@ -77,6 +78,10 @@ class Said:
                 self._limit = message
             case wire.Rank():
                 self._rank = message
+            case wire.Tune():
+                self._tune = message
+            case wire.Tuned():
+                self._tune = None
             case wire.Begun():
                 self.has_begun = True
             case wire.Prove(audits):
@@ -93,6 +98,8 @@ class Said:
     def again(self, tuners: int, waiting: Iterable[type], most: int) -> list[wire.Message]:
         """Return what is to be said to a server that knows nothing."""
         said: list[wire.Message] = [wire.Begin()] * tuners
+        if self._tune is not None:
+            said.append(self._tune)
         if self._required:
             said.append(wire.Require(tuple(sorted(self._required))))
         said += [each for each in (self._widened, self._limit, self._rank) if each is not None]

@@ -1,0 +1,80 @@
+"""What requests bring and what they are answered, beside sessions: plain data, for both sides."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hippotune.serve.messages import ConfigJson, Name, Whole
+
+
+class SessionStart(Struct, forbid_unknown_fields=True):
+    """A tuner begins to work for a study; `metric` and `mode` are what it is tuned for, where it is."""
+
+    study: Name
+    metric: str | None = None
+    mode: Annotated[str, Meta(pattern="^(max|min)$")] | None = None
+
+
+class Accepted(Struct):
+    """Messages before this number were taken."""
+
+    expected: int
+
+
+class PlanLine(Struct):
+    """A plan that is open."""
+
+    key: str
+    trainer: str
+    sessions: tuple[str, ...]
+    workers: int
+    trained: int
+
+
+class Reach(Struct, forbid_unknown_fields=True):
+    """A config that may be trained to a step."""
+
+    config: ConfigJson
+    step: Whole
+
+
+class Steps(Struct):
+    """How many steps are to be trained."""
+
+    steps: int
+
+
+class FactLine(Struct):
+    """A fact with its number; see `protocol.wire`."""
+
+    number: int
+    fact: msgspec.Raw
+
+
+class FactPage(Struct):
+    """Facts of a plan, and the number of the last that there is."""
+
+    incarnation: str
+    last: int
+    facts: tuple[FactLine, ...]
+
+
+class FactPageJson(Struct):
+    """The same for the document: a fact is an object."""
+
+    incarnation: str
+    last: int
+    facts: tuple[dict[str, object], ...]
+
+
+class WhichModel(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """The state of a trial after some steps; `suffix` is that of a file that it is exported to."""
+
+    config: ConfigJson
+    step: Whole
+    isolation_key: str = ""
+    study: str = ""
+    suffix: Annotated[str, Meta(pattern=r"^\.(pt|safetensors)$")] = ".pt"

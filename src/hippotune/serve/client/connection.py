@@ -1,0 +1,135 @@
+"""A study's connection to its plan on a server; it has the surface of `study.connection.Connection`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from hippotune.errors import HippoError
+from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.identity.key import Identity
+from hippotune.plan.facts import ProofRecorded, SpanRecorded
+from hippotune.plan.node import Node
+from hippotune.serve.client.api import Api
+from hippotune.serve.client.code import send_code
+from hippotune.serve.client.facts import read_facts, read_trace
+from hippotune.serve.client.models import RemoteModels
+from hippotune.serve.client.runtime import RemoteRuntime
+from hippotune.serve.definition import Definition, PlanOpened, define
+from hippotune.shell.interrupts import ending_in_order
+from hippotune.shell.runtime import Runtime
+from hippotune.study.connection import Connection
+from hippotune.study.models import Models
+from hippotune.study.report import Trace
+
+if TYPE_CHECKING:
+    from hippotune.study.limits import Limits
+    from hippotune.study.study import Study
+    from hippotune.study.tuning import Tuning
+    from hippotune.tuners.base import Tuner
+
+
+class RemoteConnection(Connection):
+    """See the module."""
+
+    is_virtual = False
+
+    def __init__(self, study: Study, url: str) -> None:
+        super().__init__(study)
+        self.api = Api(url)
+        self._remote: RemoteRuntime | None = None
+        self._definition: Definition | None = None
+
+    def identify(self, remember: bool = False) -> Identity:
+        """Raise: what a plan is found by is worked out on the server."""
+        raise HippoError("the key of a plan on a server is known there: see Study.plan_key")
+
+    @property
+    def place(self) -> str:
+        """The server."""
+        return self.api.url
+
+    @property
+    def definition(self) -> Definition:
+        """The study as data; its code is sent at the first use."""
+        if self._definition is None:
+            code = send_code(self.api, self._study.trainer, self._study.code, self.notes)
+            self._definition = define(self._study, code)
+        return self._definition
+
+    def use(self, api: Api, definition: Definition) -> None:
+        """Go by a definition that the server has already."""
+        self.api, self._definition = api, definition
+
+    def open(self) -> Runtime:
+        """Open the plan on the server."""
+        if self._remote is None or self._remote.closed or self._remote.loop.error is not None:
+            self.close()
+            opened: PlanOpened = self.api.call("POST", "/plans", self.definition, PlanOpened)
+            self.notes += opened.notes
+            self.warnings += opened.warnings
+            self._remote = RemoteRuntime(self.api, self.definition, opened)
+            self._remote.aim = self._aim
+            self._remote.start()
+            self.runtime = cast("Runtime", self._remote)
+        return cast("Runtime", self._remote)
+
+    @property
+    def remote(self) -> RemoteRuntime:
+        """The plan, which is open."""
+        assert self._remote is not None
+        return self._remote
+
+    def note_aim(self, metric: str, mode: str) -> None:
+        """Have sessions say what the study is tuned for."""
+        self._aim = metric, mode
+        self.remote.aim = self._aim
+
+    def close(self) -> None:
+        """End the session; the definition is made anew at the next use."""
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = self.runtime = None
+        self._definition = None
+
+    def ending_in_order(self) -> AbstractContextManager[None]:
+        """Let Ctrl-C end what runs in the block in order, and in one line."""
+        return ending_in_order(f"stopped; everything is kept at {self.api.url}: run the same again to go on")
+
+    @property
+    def models(self) -> Models:
+        """The trained models of the study."""
+        return cast("Models", RemoteModels(self._study, self))
+
+    @contextmanager
+    def recorded(self, runtime: Any, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:
+        """Have the plan's log say that a tuning begins, and how it ended."""
+        outcome, text = "failed", ""
+        self.remote.loop.tuning_begins(tuner, limits)
+        try:
+            yield
+            outcome = tuning.ended_by or "finished"
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self.remote.loop.tuning_ends(outcome, text)
+
+    def trace(self, runtime: Any, tuning: Tuning, spans: list[SpanRecorded]) -> Callable[[], Trace]:
+        """Return what reads, when it is needed, what pictures are drawn from."""
+        asked = [(trial.config, step, tuning.isolation_key(trial)) for trial, step in tuning.asked.items()]
+        return read_trace(self.api, self.remote.key, asked, self.remote.first_fact)
+
+    def proofs(self, runtime: Any) -> tuple[ProofRecorded, ...]:
+        """Return what was proved of the trainer."""
+        return self.remote.loop.proofs
+
+    def logged(self, runtime: Any) -> Any:
+        """Return what reads what training logged."""
+        api, key = self.api, self.remote.key
+
+        def read(node: Node, step: int) -> Logged:
+            return LoggedNumbers(read_facts(api, key).store).along(node, step)
+
+        return read

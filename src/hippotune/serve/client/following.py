@@ -1,0 +1,113 @@
+"""A study whose tuner runs on the server: submitted, followed until its end is recorded, and reported."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from hippotune.executors.shipping import dumped
+from hippotune.serve.client.api import Api, Event, Pause, ServerLost
+from hippotune.serve.client.code import send
+from hippotune.serve.client.connection import RemoteConnection
+from hippotune.serve.client.models import RemoteModels
+from hippotune.serve.definition import Submission, Tuned
+from hippotune.serve.records import StudyLine, StudyRecord
+from hippotune.serve.reports import report_of
+from hippotune.serve.snapshots import decode_snapshot
+from hippotune.shell.interrupts import ending_in_order
+from hippotune.study.limits import Limits
+from hippotune.study.report import Report
+from hippotune.tuners.base import Tuner
+from hippotune.view import View, open_view
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
+
+
+def tune_there(study: Study, tuner: Tuner, limits: Limits, show: bool | None) -> Report:
+    """Have a server tune a study, and wait for its end."""
+    connection = study._connection
+    assert isinstance(connection, RemoteConnection)
+    api = connection.api
+    left = f"left; study {study.name!r} goes on at {api.url}: hippo attach {study.name} --url {api.url}"
+    with ending_in_order(left), open_view(show) as view:
+        submit(study, tuner, limits)
+        for note in connection.notes:
+            view.note(note)
+        connection.notes.clear()
+        record = follow(api, study.name, view)
+    return report_of(api, record, RemoteModels(study, connection))
+
+
+def submit(study: Study, tuner: Tuner, limits: Limits) -> StudyLine:
+    """Submit a study to its server."""
+    connection = study._connection
+    assert isinstance(connection, RemoteConnection)
+    connection._definition = None  # the code, as it is now
+    definition = connection.definition
+    content = dumped(tuner, definition.code.by_value)
+    tuned = Tuned(
+        metric=tuner.metric,
+        mode=tuner.mode,
+        tuner=_described(tuner),
+        digest=send(connection.api, content),
+        seconds=limits.seconds,
+        worker_seconds=limits.worker_seconds,
+        defaults=study.defaults.to_json(),
+        trunks=tuple(trunk.to_json() for trunk in study._trunks),
+        keep_best=study.keep_best,
+    )
+    line: StudyLine = connection.api.call(
+        "PUT", address(study.name), Submission(definition, tuned), StudyLine
+    )
+    return line
+
+
+def address(name: str) -> str:
+    """Return where a study is found on a server."""
+    return f"/studies/{quote(name, safe='')}"
+
+
+def follow(api: Api, name: str, view: View) -> StudyRecord:
+    """Show how a study goes until its end is recorded."""
+    after, pause = 0, Pause(api.patience)
+    while True:
+        try:
+            for event in api.events(f"{address(name)}/events", str(after)):
+                pause = Pause(api.patience)
+                after = _shown(event, view, after)
+            record: StudyRecord = api.call("GET", address(name), None, StudyRecord)
+            if record.state != "running":
+                return record
+            after = 0 if after else after
+            time.sleep(pause.next(ServerLost("the server ends the stream of a study")))
+        except ServerLost as error:
+            after = 0
+            time.sleep(pause.next(error))
+
+
+def _shown(event: Event, view: View, after: int) -> int:
+    if event.kind == "pulse":
+        if event.data != "null" and not view.is_silent:
+            view.show(decode_snapshot(event.data))
+        return after
+    for item in msgspec.json.decode(event.data):
+        if item.get("type") == "note":
+            view.note(item["text"])
+    return int(event.number)
+
+
+def _described(tuner: Tuner) -> str:
+    """Say what a tuner is: the same for two that would do the same, as far as they show it."""
+    kept = re.sub(r" at 0x[0-9a-f]+", "", repr(sorted(vars(tuner).items(), key=lambda item: item[0])))
+    return f"{type(tuner).__qualname__} {hashlib.sha256(kept.encode()).hexdigest()[:16]}"
+
+
+def stop(api: Api, name: str) -> None:
+    """End a study where it is."""
+    api.call("DELETE", address(name))

@@ -1,0 +1,124 @@
+"""The trained models of a study on a server: kept there, exported as data, or loaded whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hippotune.durable import replacing
+from hippotune.errors import HippoError, TrialFailed
+from hippotune.scratch import Scratch
+from hippotune.sequences.config import Config
+from hippotune.serve.bodies import WhichModel
+from hippotune.shell.runtime import Closed
+from hippotune.study.best import Best
+from hippotune.study.models import failed_trial
+from hippotune.study.start import find_start
+from hippotune.trainers.base import Trainer
+from hippotune.tuners.base import Result, Trial, TrialGroup
+
+if TYPE_CHECKING:
+    from hippotune.serve.client.connection import RemoteConnection
+    from hippotune.shell.runtime import Runtime
+    from hippotune.study.study import Study
+    from hippotune.study.tuning import Tuning
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBest(Best):
+    """The best result; its model comes from the server."""
+
+    def export(self, path: str | Path) -> Path:
+        """Write the model as a file that is read without the trainer's code, and return its path."""
+        export: partial[Path] = self._load.keywords["export"]  # type: ignore[attr-defined]
+        return export(path)
+
+
+class RemoteModels:
+    """The models of one study; it has the surface of `study.models.Models`."""
+
+    def __init__(self, study: Study, connection: RemoteConnection) -> None:
+        self._study = study
+        self._connection = connection
+
+    async def best(self, result: Result, runtime: Runtime) -> Best:
+        """Return the best result; its model is trained again where it is not kept."""
+        trial, step = result.trial, result.step
+        assert result.metrics is not None
+        with suppress(TrialFailed):
+            keeping, _ = await self._hold(trial, step, runtime)
+            keeping.let_go()
+        return self.described(trial, step, result.metrics)
+
+    def described(self, trial: Trial, step: int, metrics: Mapping[str, float]) -> Best:
+        """Return a best result of which the server has the model."""
+        export = partial(self.export, trial, step)
+        load = partial(self._load_best, trial, step, export=export)
+        listed = self._study._listed_name
+        return RemoteBest(trial.number, trial.config, step, metrics, None, listed, load)
+
+    def _load_best(self, trial: Trial, step: int, bare: bool = False, **_: object) -> Trainer:
+        return self.load(trial, step, bare)
+
+    def load(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
+        """Return a trainer with the state of a trial after `step` steps."""
+        return self.load_with_metrics(who, step, bare)[0]
+
+    def load_with_metrics(
+        self, who: Config | Trial, step: int, bare: bool = False
+    ) -> tuple[Trainer, Mapping[str, float]]:
+        """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
+        if not self._connection.api.is_private:
+            raise HippoError(
+                f"a whole trainer is not loaded over {self._connection.api.url}, where it could be changed "
+                "on its way: use https, or export the model as data"
+            )
+        from hippotune.trainers.session import Session
+
+        study = self._study
+        with Scratch() as folder:
+            file = folder / "checkpoint"
+            which, metrics = self._fetch("checkpoint", who, step, file)
+            start = find_start(study.start, study.home)
+            session = Session(study.trainer, study.settings, study.seed, bare, start=start)
+            with file.open("rb") as source:
+                session.start(Config.from_json(which.config), step, source, warm=False)
+            return session.release(), metrics
+
+    def export(self, who: Config | Trial, step: int, path: str | Path) -> Path:
+        """Write the model of a trial after `step` steps to a file."""
+        target = Path(path)
+        with replacing(target) as temporary:
+            self._fetch("export", who, step, temporary, target.suffix)
+        return target
+
+    def _fetch(
+        self, what: str, who: Config | Trial, step: int, file: Path, suffix: str = ".pt"
+    ) -> tuple[WhichModel, Mapping[str, float]]:
+        """Have a state kept, and fetch it."""
+        keeping, result = self._connection.run(partial(self._hold, who, step))
+        try:
+            config, key = result.trial.config.to_json(), keeping.isolation_key(result.trial)
+            suffix = suffix if suffix == ".safetensors" else ".pt"
+            which = WhichModel(config, step, key, self._study._listed_name, suffix)
+            with file.open("wb") as out:
+                key = self._connection.remote.key
+                self._connection.api.download(f"/plans/{key}/{what}", which, out.write)
+        finally:
+            with suppress(Closed):
+                self._connection.remote.ask(keeping.let_go)
+        assert result.metrics is not None
+        return which, result.metrics
+
+    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> tuple[Tuning, Result]:
+        """See to it that a trial's state is in a checkpoint, until it is let go."""
+        keeping = self._study._tuning(runtime.loop, keep=True)
+        (result,) = await keeping.once(TrialGroup(((who, step),)))
+        if result.failed:
+            keeping.let_go()
+            raise failed_trial(result)
+        return keeping, result

@@ -1,0 +1,126 @@
+"""The facts of plans over HTTP: listed, or followed as they come, each once and in order.
+
+A cursor is an incarnation and a number. One of another incarnation is refused: what it has read is not what
+is stored any more, and it begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from time import monotonic
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hippotune.plan.facts import Fact
+from hippotune.protocol.wire import encode_fact
+from hippotune.serve.bodies import FactLine, FactPage, FactPageJson
+from hippotune.serve.guard import Refused, reply
+from hippotune.serve.health import Health
+from hippotune.serve.hub import Hub, NotHere, ServedPlan
+from hippotune.serve.routes import Parameter, Route
+from hippotune.serve.streams import event, streamed
+from hippotune.store.catalog import open_store
+
+_PAGE = 1000
+_MOST = 10_000
+_LOOK_SECONDS = 1.0
+_KEEP_ALIVE_SECONDS = 10.0
+
+
+class FactRoutes:
+    """Handlers of facts."""
+
+    def __init__(self, hub: Hub, health: Health) -> None:
+        self._hub = hub
+        self._health = health
+
+    def table(self) -> list[Route]:
+        """Return what is served."""
+        return [
+            Route(
+                "GET",
+                "/plans/{key}/facts",
+                "read",
+                self.facts,
+                "List facts after a number; with Accept: text/event-stream, or follow=1, they are followed. "
+                "The cursor is Last-Event-ID, as incarnation:number, or after",
+                answer=FactPageJson,
+                query=(
+                    Parameter("after", int, "the number of the last fact that is known"),
+                    Parameter("limit", int, f"how many to list, {_MOST} at most"),
+                    Parameter("follow", int, "1 to follow as server-sent events"),
+                ),
+                statuses=(404, 410),
+            )
+        ]
+
+    async def facts(self, request: Request) -> Response:
+        """List or follow."""
+        key = request.path_params["key"]
+        after, limit = _whole(request, "after", 0), min(_whole(request, "limit", _PAGE), _MOST)
+        incarnation, last, facts = await asyncio.to_thread(self._read, key, after, limit)
+        said = request.headers.get("last-event-id", "")
+        if said:
+            theirs, _, number = said.rpartition(":")
+            if theirs != incarnation or not number.isdecimal() or int(number) > last:
+                raise Refused(410, "the cursor is of another incarnation of the plan: begin anew, after=0")
+            after = int(number)
+        follows = _whole(request, "follow", 0) or "text/event-stream" in request.headers.get("accept", "")
+        if follows:
+            return streamed(self._followed(key, incarnation, after))
+        lines = tuple(FactLine(number, msgspec.Raw(encode_fact(fact))) for number, fact in facts)
+        self._health.facts.inc(len(lines))
+        return reply(FactPage(incarnation, last, lines))
+
+    def _read(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, Fact]]]:
+        """Read from the store, whether the plan is open or not."""
+        with open_store(self._hub.folder, self._hub.store) as catalog:
+            found = [info.key for info in catalog.plans() if info.key.digest == key]
+            if not found:
+                raise NotHere(f"there is no plan {key} in the store")
+            store = catalog.view(found[0])
+            return store.incarnation, store.last_number, list(store.facts(after, limit))
+
+    async def _followed(self, key: str, incarnation: str, after: int) -> AsyncGenerator[bytes, None]:
+        """Yield facts as they come, from those at hand or, where they are older, from the store."""
+        yield b": hello\n\n"
+        said = monotonic()
+        while True:
+            plan = self._open(key)
+            if plan is not None and plan.feed.knows(after):
+                last, items = plan.feed.after(after)
+                numbered = list(zip(range(after + 1, last + 1), items, strict=True))
+            else:
+                now, last, facts = await asyncio.to_thread(self._read, key, after, _PAGE)
+                if now != incarnation:
+                    return
+                numbered = [(number, encode_fact(fact)) for number, fact in facts]
+            for number, fact in numbered:
+                yield event(fact, f"{incarnation}:{number}")
+                after, said = number, monotonic()
+            self._health.facts.inc(len(numbered))
+            if monotonic() - said > _KEEP_ALIVE_SECONDS:
+                yield b": still here\n\n"
+                said = monotonic()
+            if numbered:
+                continue
+            if plan is None or not plan.feed.knows(after):
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                await plan.feed.wait(after, _LOOK_SECONDS)
+
+    def _open(self, key: str) -> ServedPlan | None:
+        try:
+            return self._hub.plan(key)
+        except NotHere:
+            return None
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not text.isdecimal() or len(text) > 18:
+        raise Refused(422, f"{name} is {text!r}; expected a whole number from 0 on")
+    return int(text)

@@ -1,0 +1,148 @@
+"""The program of a study's tuner on a server: ``python -m hippotune.serve.tuner``.
+
+It gets the study and the trainer's parcel on its standard input, as workers do, and is then a client of the
+server like any other. What goes on is posted for those who watch; the end is recorded before it ends.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import msgspec
+
+from hippotune.cli.described import described_tuner
+from hippotune.errors import HippoError
+from hippotune.executors.shipping import unpack
+from hippotune.executors.worker.tracebacks import describe
+from hippotune.protocol.failures import Retries
+from hippotune.sequences.config import Config
+from hippotune.serve.client.api import Api
+from hippotune.serve.client.connection import RemoteConnection
+from hippotune.serve.client.following import address
+from hippotune.serve.definition import Submission
+from hippotune.serve.messages import Failure
+from hippotune.serve.records import Ended
+from hippotune.serve.reports import ended_of
+from hippotune.serve.snapshots import encode_snapshot
+from hippotune.study.limits import Limits
+from hippotune.study.study import Study
+from hippotune.study.tune import tune
+from hippotune.trainers.base import Trainer
+from hippotune.tuners.base import Tuner
+from hippotune.view.base import View
+from hippotune.view.snapshot import Snapshot
+
+_POST_SECONDS = 0.25
+
+
+class PostedView(View):
+    """Posts snapshots and notes to the server, the latest snapshot a few times a second."""
+
+    def __init__(self, api: Api, study: str) -> None:
+        self._api = api
+        self._address = f"{address(study)}/progress"
+        self._snapshot: Snapshot | None = None
+        self._notes: list[str] = []
+        self._lock = threading.Lock()
+        self._posted = 0.0
+
+    def note(self, text: str) -> None:
+        """Post a text."""
+        with self._lock:
+            self._notes.append(text)
+        self._post()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Post how things are, unless that was done just now."""
+        self._snapshot = snapshot
+        if time.monotonic() - self._posted >= _POST_SECONDS:
+            self._post()
+
+    def _post(self) -> None:
+        self._posted = time.monotonic()
+        with self._lock:
+            notes, self._notes = self._notes, []
+        body: dict[str, object] = {"notes": notes}
+        if self._snapshot is not None:
+            body["snapshot"] = msgspec.Raw(encode_snapshot(self._snapshot))
+        with suppress(HippoError):  # it is said again when the server is back
+            self._api.call_once("POST", self._address, body)
+
+    def close(self) -> None:
+        """Post how things ended."""
+        self._post()
+
+
+def made_study(submission: Submission, trainer: type[Trainer], url: str) -> Study:
+    """Make the study that a submission defines, with its tuner in this process."""
+    given, tuned = submission.definition, submission.tuned
+    return Study(
+        given.study,
+        trainer,
+        settings=given.settings,
+        seed=given.seed,
+        share=given.share,
+        version=given.version,
+        data=given.data,
+        checkpoint_budget=given.checkpoint_budget,
+        keep_best=tuned.keep_best,
+        width=None if given.width is None else given.width.made(),
+        defaults=Config.from_json(tuned.defaults),
+        start=given.start,
+        substeps=given.substeps,
+        exact=given.exact,
+        audit=given.audit,
+        retries=Retries(given.retries, given.retry_pause),
+        checkpoint_every=given.checkpoint_every,
+        url=url,
+        tuner="client",
+    )
+
+
+def run(
+    submission: Submission, trainer: type[Trainer], tuner: Tuner, seconds: float | None, api: Api
+) -> Ended:
+    """Tune to the end, and return what came of it."""
+    study = made_study(submission, trainer, api.url)
+    connection = study._connection
+    assert isinstance(connection, RemoteConnection)
+    connection.use(api, submission.definition)
+    for trunk in submission.tuned.trunks:
+        study.trunk(Config.from_json(trunk))
+    limits = Limits(seconds, submission.tuned.worker_seconds)
+    try:
+        report = tune(study, tuner, limits, PostedView(api, study.name))
+        return ended_of(report, connection.remote.key, connection.remote.first_fact)
+    except HippoError as error:
+        return Ended(Failure.of(error))
+    except Exception as error:
+        return Ended(Failure("HippoError", f"the tuner failed:\n{describe(error)}"))
+    finally:
+        study.close()
+
+
+def main() -> None:
+    """Do what the server asks for."""
+    parcel, text, content, seconds, url, token = pickle.loads(sys.stdin.buffer.read())
+    submission = msgspec.json.decode(text, type=Submission)
+    api = Api(url, token)
+    try:
+        trainer = unpack(parcel).opened
+        if content is None:
+            tuner = described_tuner(submission.tuned.described or {})
+        else:
+            tuner = pickle.loads(content)
+        end = run(submission, trainer, tuner, seconds, api)
+    except HippoError as error:
+        end = Ended(Failure.of(error))
+    except Exception as error:
+        end = Ended(Failure("HippoError", f"the tuner cannot be loaded:\n{describe(error)}"))
+    api.call("POST", f"{address(submission.definition.study)}/end", end)
+
+
+if __name__ == "__main__":
+    main()
