@@ -62,17 +62,19 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     refuse_functions()
     home = ServedHome(parse_home(options.home)[0])
     try:
-        _Server(options, home, say).run()
+        Server(options, home, say).run()
     finally:
         home.release()
 
 
-class _Server:
+class Server:
+    """One server; `run` serves until `stop`."""
+
     def __init__(self, options: Options, home: ServedHome, say: Callable[[str], None]) -> None:
         self._options = options
         self._home = home
         self._say = say
-        self._url = ""
+        self.url = ""
         folder = parse_home(options.home)[0]
         served = folder / "served"
         self._tokens = Tokens(options.token_file)
@@ -91,7 +93,7 @@ class _Server:
             lambda: self._own_url,
             options.worker_user,
         )
-        app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self._stop)
+        app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self.stop)
         self._config = uvicorn.Config(
             app.asgi,
             log_config=None,
@@ -114,9 +116,9 @@ class _Server:
         scheme = "http" if self._options.certificate is None else "https"
         host, port = sock.getsockname()[:2]
         shown = self._options.host if ":" not in self._options.host else f"[{self._options.host}]"
-        self._url = f"{scheme}://{shown}:{port}"
+        self.url = f"{scheme}://{shown}:{port}"
         anywhere = host in ("0.0.0.0", "::")
-        self._own_url = f"{scheme}://127.0.0.1:{port}" if anywhere else self._url
+        self._own_url = f"{scheme}://127.0.0.1:{port}" if anywhere else self.url
         self._home.note(self._own_url)
         for line in self._start_message():
             self._say(line)
@@ -129,7 +131,7 @@ class _Server:
 
     def _start_message(self) -> list[str]:
         options = self._options
-        lines = [f"serving {options.home} at {self._url}"]
+        lines = [f"serving {options.home} at {self.url}"]
         if options.allow_code and options.worker_user is None:
             lines.append(
                 "whoever may submit has a shell here: their code runs as this user, who can read the token "
@@ -143,7 +145,13 @@ class _Server:
             lines.append("held: nothing is trained before POST /release")
         return lines
 
-    def _stop(self) -> None:
+    @property
+    def is_up(self) -> bool:
+        """Whether it takes requests."""
+        return self._uvicorn.started
+
+    def stop(self) -> None:
+        """Have it end; from any thread."""
         self._uvicorn.should_exit = True
 
     def _draining(self) -> None:

@@ -46,7 +46,7 @@ class Session:
         self._requests: dict[int, int] = {}
         self._asked: dict[int, tuple[Node, int]] = {}
         self._told = self._loop.committed
-        self._untold: int | None = None
+        self._highest = 0
         self._policy: WidthPolicy | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._began = self._loop.readings.now()
@@ -203,9 +203,7 @@ class Session:
 
     def _begin(self) -> None:
         self._loop.tuner_begins(self)
-        if self._loop.committed > self._told:
-            self._told, self._untold = self._loop.committed, None
-            self._put(wire.Committed(self._told))
+        self.facts_committed()
 
     def _when(self, wait: Callable[[], Coroutine[Any, Any, None]], say: Callable[[], wire.Item]) -> None:
         """Say something when a coroutine has ended."""
@@ -222,14 +220,13 @@ class Session:
 
     def _deliver(self, request: int, answer: Answer) -> None:
         self._put(wire.Answered.of(request, answer))
-        if answer.order > self._told:
-            self._untold = answer.order if self._untold is None else min(self._untold, answer.order)
-            self.facts_committed()
+        self._highest = max(self._highest, answer.order)
+        self.facts_committed()
 
     def facts_committed(self) -> None:
         """Say how far answers are durable, where one of this session waits for that."""
-        if self._untold is not None and self._untold <= self._loop.committed:
-            self._told, self._untold = self._loop.committed, None
+        if self._told < min(self._highest, self._loop.committed):
+            self._told = self._loop.committed
             self._put(wire.Committed(self._told))
 
     def broken(self, error: BaseException) -> None:

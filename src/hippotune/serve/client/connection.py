@@ -40,6 +40,7 @@ class RemoteConnection(Connection):
         self.api = Api(url)
         self._remote: RemoteRuntime | None = None
         self._definition: Definition | None = None
+        self._is_given = False
 
     def identify(self, remember: bool = False) -> Identity:
         """Raise: what a plan is found by is worked out on the server."""
@@ -60,7 +61,7 @@ class RemoteConnection(Connection):
 
     def use(self, api: Api, definition: Definition) -> None:
         """Go by a definition that the server has already."""
-        self.api, self._definition = api, definition
+        self.api, self._definition, self._is_given = api, definition, True
 
     def open(self) -> Runtime:
         """Open the plan on the server."""
@@ -91,7 +92,12 @@ class RemoteConnection(Connection):
         if self._remote is not None:
             self._remote.close()
             self._remote = self.runtime = None
-        self._definition = None
+        self.forget_definition()
+
+    def forget_definition(self) -> None:
+        """Have the code sent as it is at the next use."""
+        if not self._is_given:
+            self._definition = None
 
     def ending_in_order(self) -> AbstractContextManager[None]:
         """Let Ctrl-C end what runs in the block in order, and in one line."""

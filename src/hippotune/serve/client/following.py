@@ -48,7 +48,7 @@ def submit(study: Study, tuner: Tuner, limits: Limits) -> StudyLine:
     """Submit a study to its server."""
     connection = study._connection
     assert isinstance(connection, RemoteConnection)
-    connection._definition = None  # the code, as it is now
+    connection.forget_definition()
     definition = connection.definition
     content = dumped(tuner, definition.code.by_value)
     tuned = Tuned(

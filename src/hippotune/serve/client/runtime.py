@@ -38,6 +38,7 @@ class RemoteRuntime:
         self.closed = False
         self.loop: RemoteLoop
         self.first_fact = 0
+        self._has_begun = False
         self.aim: tuple[str, str] | None = None
         self._api = api
         self._definition = definition
@@ -69,7 +70,9 @@ class RemoteRuntime:
 
     async def _renew(self) -> tuple[str, SessionOpened]:
         """Open the plan, where it is not open any more, and begin a session."""
-        self.opened = await self._async.call("POST", "/plans", self._definition, PlanOpened)
+        if self._has_begun:
+            self.opened = await self._async.call("POST", "/plans", self._definition, PlanOpened)
+        self._has_begun = True
         address = f"/plans/{self.key}/sessions/{uuid.uuid4().hex}"
         metric, mode = self.aim or (None, None)
         start = SessionStart(self._definition.study, metric, mode)
