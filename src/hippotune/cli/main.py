@@ -23,6 +23,8 @@ COMMANDS = (
     "check",
     "serve",
     "submit",
+    "attach",
+    "stop",
     "ls",
     "show",
     "export",
@@ -46,7 +48,7 @@ examples:
   hippo plan digits.py         what would be shared and what it would cost; trains nothing
   hippo check digits.py        whether trials can be cut and moved without changing a bit
   hippo run digits.py          train; after an interruption, the same command goes on
-  hippo submit --ray http://head:8265 digits.py    the same on a Ray cluster, as a job
+  hippo submit digits.py       the same by a server, in the background; hippo attach digits shows it
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them
   hippo retry digits           have what failed or is suspended in it tried again

@@ -12,6 +12,7 @@ from contextlib import closing
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, opened
 from hippotune.cli.trial import trials_numbered
+from hippotune.errors import InvalidInput
 from hippotune.history.studies import read_study
 from hippotune.plan.facts import Fact
 from hippotune.short import plural
@@ -40,6 +41,8 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Clear what keeps trials from going on, and say how many that are."""
+    if options.url is not None:
+        raise InvalidInput("hippo retry is for a home: run it where that is, while its server is not")
     with opened(options) as (catalog, info, _), closing(catalog.plan(info.key)) as store:
         history = read_study(catalog, info)
         plan, hindered = history.plan, [trial for trial in history.trials if trial.error is not None]

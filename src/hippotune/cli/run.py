@@ -89,10 +89,10 @@ def run(options: argparse.Namespace) -> int:
     finally:
         script.study.close()
     print(report)
-    return _tell_failures(report)
+    return tell_failures(report)
 
 
-def _tell_failures(report: Report) -> int:
+def tell_failures(report: Report) -> int:
     """Show why trials failed, by the first of them; that none has come to anything is the exit status too."""
     failed = report.failed
     if failed:

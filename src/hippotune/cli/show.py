@@ -79,6 +79,8 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the study and print it."""
+    if options.log and options.url is not None:
+        raise InvalidInput("--log shows files of the machine that trains; without --url, it is run there")
     if options.log and options.trial is None:
         raise InvalidInput("--log shows what the training of a trial printed; say which one with --trial N")
     with gc_paused():

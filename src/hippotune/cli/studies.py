@@ -33,6 +33,13 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that says where a server is."""
+    parser.add_argument(
+        "--url", metavar="URL", help="ask the server at this address instead, such as http://host:8477"
+    )
+
+
 def _home(given: str) -> Path:
     from hippotune.store.homes import parse_home
 
@@ -62,6 +69,7 @@ def add_study(parser: argparse.ArgumentParser) -> None:
         "--plan", metavar="ID", help="what the study has in this plan, instead of the one that it used last"
     )
     add_store(parser)
+    add_url(parser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,12 @@ def read(options: argparse.Namespace) -> Stored:
 @contextmanager
 def reading(options: argparse.Namespace) -> Iterator[Stored]:
     """Read the study that the arguments name, and keep its store open for what is read when it is asked."""
+    if options.url is not None:
+        from hippotune.serve.client.catalog import remote_study
+
+        info, history, related = remote_study(options.url, options.study, options.plan)
+        yield Stored(info, history, related, None, {}, home_of(None))
+        return
     with opened(options) as (catalog, info, home):
         related = [each for each in catalog.studies() if (each.name == info.name) != (each.key == info.key)]
         exported = find_export(home, info.name, info.made)

@@ -1,106 +1,99 @@
-"""``hippo submit --ray ADDRESS FILE``: have a Ray cluster run a study, by Ray's own jobs."""
+"""``hippo submit FILE``: have a server tune a study, or a Ray cluster run it as a job."""
 
 from __future__ import annotations
 
 import argparse
-import secrets
 import shlex
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hippotune import short
 from hippotune.cli.command import Commands, add_command, add_file
 from hippotune.cli.script import load
-from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from hippotune.study.study import Study
 
 _DESCRIPTION = """\
-Send FILE and what lies beside it to a Ray cluster, and run it there as a Ray job: the driver is on
-the cluster, and this machine may be switched off. Folders named .hippo and large files stay here.
+Have a server tune the study that FILE defines, in the background: this machine may be switched off, or
+only this terminal closed. Where no server has the study's home, one is started on this machine.
 
-The study's home has to last longer than the job: a folder that all nodes see, or an object store."""
+With --ray, FILE and what lies beside it are sent to a Ray cluster instead, and run there as a Ray job.
+Folders named .hippo and large files stay here; the study's home has to last longer than the job: a
+folder that all nodes see, or an object store."""
 
 _EXAMPLES = """\
 examples:
-  hippo submit --ray http://head:8265 digits.py
+  hippo submit digits.py                             to the server that has the study's home
+  hippo submit digits.py --url http://host:8477      to another one
+  hippo submit digits.py --follow                    and watch it
+  hippo submit --ray http://head:8265 digits.py      as a job of a Ray cluster
   hippo submit --ray http://head:8265 digits.py --pip scikit-learn mlxtend"""
-
-_LARGE_BYTES = 10 << 20
-_LEFT_OUT = (".hippo", ".git", ".venv", "__pycache__")
 
 
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
-    parser = add_command(commands, "submit", "run a study on a cluster", _DESCRIPTION, _EXAMPLES, submit)
+    parser = add_command(
+        commands, "submit", "have a server or a cluster run a study", _DESCRIPTION, _EXAMPLES, submit
+    )
     add_file(parser)
+    parser.add_argument("--url", metavar="URL", help="the server, such as http://host:8477")
+    parser.add_argument("--follow", action="store_true", help="watch the study until it ends")
     parser.add_argument(
-        "--ray", required=True, metavar="ADDRESS", help="of the cluster's dashboard, such as http://head:8265"
+        "--ray", metavar="ADDRESS", help="of a Ray cluster's dashboard, such as http://head:8265"
     )
     parser.add_argument(
-        "--pip", nargs="+", default=[], metavar="PACKAGE", help="packages that the nodes do not have"
+        "--pip", nargs="+", default=[], metavar="PACKAGE", help="packages that Ray's nodes do not have"
     )
 
 
 def submit(options: argparse.Namespace) -> int:
-    """Submit a job, and say how to follow it."""
-    study = load(options.file, options.arguments, options.module).study
-    if study.storage is None and not study.home.is_absolute():
-        raise InvalidInput(
-            f"the study's home is {str(study.home)!r}: on the cluster it would be gone with Ray's session. "
-            'Give it a place that lasts and that all nodes see: Study(home="/shared/hippo") or '
-            'Study(home="s3://bucket/study")'
-        )
-    given = Path(options.file)
-    folder = Path.cwd() if options.module else given.resolve().parent
-    named = ["-m", options.file] if options.module else [given.name]
-    command = [*named, *(["--", *options.arguments] if options.arguments else [])]
-    large = sorted(_large_files(folder))
-    for path, size in large:
-        print(f"left out, as it is large: {path.relative_to(folder)} ({short.size(size)})")
-    environment: dict[str, Any] = {
-        "working_dir": str(folder),
-        "excludes": [*_LEFT_OUT, *(f"/{path.relative_to(folder)}" for path, _ in large)],
-    }
-    if options.pip:
-        environment["pip"] = options.pip
-    client = _client(options.ray)
+    """Submit a study, and say how to follow it."""
+    if options.ray is not None:
+        from hippotune.cli.ray_job import submit_to_ray
+
+        return submit_to_ray(options)
     try:
-        job = client.submit_job(
-            entrypoint=f"python -m hippotune run {shlex.join(command)}",
-            submission_id=f"hippo-{study.name}-{secrets.token_hex(4)}",
-            runtime_env=environment,
-            metadata={"job_name": study.name},
-        )
-    except RuntimeError as error:
-        raise HippoError(f"the cluster at {options.ray} did not take the job: {error}") from error
-    address = f"--address {shlex.quote(options.ray)}"
-    print(f"submitted: {job}")
-    print(f"to follow it: ray job logs {address} --follow {job}")
-    print(f"to stop it:   ray job stop {address} {job}")
+        from hippotune.serve.client.following import moved, send_study
+    except ImportError as error:
+        raise MissingExtra("hippo submit needs the extra serve: pip install 'hippotune[serve]'") from error
+
+    script = load(options.file, options.arguments, options.module)
+    url = options.url or script.study.url or _server_of(script.study)
+    study = moved(script.study, url)
+    send_study(study, script.tuner, _description(options.file))
+    where = f"--url {shlex.quote(url)}"
+    print(f"submitted: {study.name} to {url}")
+    for note in study._connection.notes:
+        print(note)
+    print(f"to follow it: hippo attach {shlex.quote(study.name)} {where}")
+    print(f"to stop it:   hippo stop {shlex.quote(study.name)} {where}")
+    if options.follow:
+        from hippotune.cli.attach import attach
+
+        return attach(url, study.name, None)
     return 0
 
 
-def _large_files(folder: Path) -> Iterator[tuple[Path, int]]:
-    for path in folder.rglob("*"):
-        if not set(_LEFT_OUT).intersection(path.relative_to(folder).parts) and path.is_file():
-            size = path.stat().st_size
-            if size > _LARGE_BYTES:
-                yield path, size
+def _server_of(study: Study) -> str:
+    """Return the server that has a study's home, or start one."""
+    from hippotune.cli.server import start_server
+    from hippotune.executors.local.executor import Local
+    from hippotune.store.served import served_at
+
+    url = served_at(study.home)
+    if url:
+        return url
+    workers = study.executor.workers if isinstance(study.executor, Local) else 2
+    url = start_server(study.home, f"local:{workers}")
+    print(f"started a server for {study.home} at {url}; to end it: hippo stop --url {url}")
+    return url
 
 
-def _client(address: str) -> Any:
-    if not address.startswith(("http://", "https://")):
-        raise InvalidInput(
-            f"--ray is {address!r}; expected the address of the cluster's dashboard, such as http://head:8265"
-        )
-    try:
-        from ray.job_submission import JobSubmissionClient
-    except ImportError as error:
-        raise MissingExtra("jobs on Ray need its dashboard: pip install 'ray[default]'") from error
-    try:
-        return JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError) as error:
-        raise HippoError(
-            f"cannot reach a Ray cluster at {address}: {error}. Expected the address of its dashboard, such "
-            "as http://head:8265"
-        ) from error
+def _description(file: str) -> dict[str, Any] | None:
+    """Return what describes the tuner as data: that of a TOML file."""
+    if not file.endswith(".toml"):
+        return None
+    content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    return {"space": content.get("space"), "tuner": content.get("tuner")}

@@ -5,6 +5,7 @@ A study whose trials do not share is listed with a remark: it has a plan of its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hippotune.errors import InvalidInput
@@ -18,7 +19,11 @@ _ALONE = " (share=False)"
 
 def find_study(catalog: Catalog, name: str, plan: str | None = None) -> StudyInfo:
     """Return a study by its name, on the plan that it used last or on the one that begins with `plan`."""
-    studies = catalog.studies()
+    return chosen_study(catalog.studies(), name, plan)
+
+
+def chosen_study(studies: Sequence[StudyInfo], name: str, plan: str | None) -> StudyInfo:
+    """Return one of several entries, in which the last used come first."""
     mine = [info for info in studies if info.name == name]
     if not mine:
         known = ", ".join(dict.fromkeys(info.name for info in studies)) or "none"

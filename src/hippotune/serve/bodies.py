@@ -78,3 +78,29 @@ class WhichModel(Struct, omit_defaults=True, forbid_unknown_fields=True):
     isolation_key: str = ""
     study: str = ""
     suffix: Annotated[str, Meta(pattern=r"^\.(pt|safetensors)$")] = ".pt"
+
+
+class KeyParts(Struct, omit_defaults=True):
+    """What a plan is found by; see `identity.key.PlanKey`."""
+
+    trainer: str
+    version: str
+    settings: str
+    seed: int
+    data: str = ""
+    threads: int | None = None
+
+
+class CatalogLine(Struct, omit_defaults=True):
+    """A study of the store. Times are seconds since the epoch; `best` is its best result in words."""
+
+    name: str
+    key: KeyParts
+    made: float
+    used: float
+    trials: int
+    results: int
+    bytes: int
+    metric: str | None = None
+    mode: str | None = None
+    best: str = ""

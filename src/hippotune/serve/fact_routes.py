@@ -14,9 +14,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hippotune.history.listing import listing
 from hippotune.plan.facts import Fact
 from hippotune.protocol.wire import encode_fact
-from hippotune.serve.bodies import FactLine, FactPage, FactPageJson
+from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson, KeyParts
 from hippotune.serve.guard import Refused, reply
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, NotHere, ServedPlan
@@ -42,6 +43,14 @@ class FactRoutes:
         return [
             Route(
                 "GET",
+                "/catalog",
+                "read",
+                self.catalog,
+                "List all studies of the store, whether they are tuned here or not",
+                answer=list[CatalogLine],
+            ),
+            Route(
+                "GET",
                 "/plans/{key}/facts",
                 "read",
                 self.facts,
@@ -54,8 +63,30 @@ class FactRoutes:
                     Parameter("follow", int, "1 to follow as server-sent events"),
                 ),
                 statuses=(404, 410),
-            )
+            ),
         ]
+
+    async def catalog(self, request: Request) -> Response:
+        """List what the store has."""
+        return reply(await asyncio.to_thread(self._catalog))
+
+    def _catalog(self) -> list[CatalogLine]:
+        with open_store(self._hub.folder, self._hub.store) as catalog:
+            return [
+                CatalogLine(
+                    each.info.name,
+                    KeyParts(**{name: getattr(each.info.key, name) for name in KeyParts.__struct_fields__}),
+                    each.info.made,
+                    each.info.used,
+                    each.trials,
+                    each.results,
+                    each.bytes,
+                    each.info.metric,
+                    each.info.mode,
+                    each.best,
+                )
+                for each in listing(catalog)
+            ]
 
     async def facts(self, request: Request) -> Response:
         """List or follow."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hippotune.errors import InvalidInput
+from hippotune.errors import HippoError, InvalidInput
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import ProofRecorded
 from hippotune.plan.node import Node
@@ -20,6 +20,7 @@ from hippotune.serve.records import Ended, StudyRecord, TrialLine
 from hippotune.study.best import Best
 from hippotune.study.report import Report, TrialReport
 from hippotune.study.work import Work
+from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Trial
 
 if TYPE_CHECKING:
@@ -96,11 +97,17 @@ def _work(given: dict[str, float]) -> Work:
 
 
 def _best(end: Ended, trials: list[TrialReport], models: RemoteModels | None) -> Best | None:
-    if end.best is None or models is None:
+    if end.best is None:
         return None
     number, step = end.best
     (found,) = [each for each in trials if each.number == number]
+    if models is None:
+        return Best(number, found.config, step, found.metrics[step], None, "", _cannot_load)
     return models.described(Trial(number, found.config), step, found.metrics[step])
+
+
+def _cannot_load(*_: object, **__: object) -> Trainer:
+    raise HippoError("the trainer's class is not known here: load the model by Study(url=...).load")
 
 
 def _logged(api: Api, key: str) -> Callable[[Node, int], Logged]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -22,6 +22,7 @@ from hippotune.serve.snapshots import decode_snapshot
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.study.limits import Limits
 from hippotune.study.report import Report
+from hippotune.study.tuning import NO_LIMITS
 from hippotune.tuners.base import Tuner
 from hippotune.view import View, open_view
 
@@ -36,26 +37,56 @@ def tune_there(study: Study, tuner: Tuner, limits: Limits, show: bool | None) ->
     api = connection.api
     left = f"left; study {study.name!r} goes on at {api.url}: hippo attach {study.name} --url {api.url}"
     with ending_in_order(left), open_view(show) as view:
-        submit(study, tuner, limits)
-        for note in connection.notes:
-            view.note(note)
-        connection.notes.clear()
+        send_study(study, tuner, limits=limits)
+        connection.notes.clear()  # the tuner's process tells them
         record = follow(api, study.name, view)
     return report_of(api, record, RemoteModels(study, connection))
 
 
-def submit(study: Study, tuner: Tuner, limits: Limits) -> StudyLine:
-    """Submit a study to its server."""
+def moved(study: Study, url: str) -> Study:
+    """Return the same study on a server."""
+    from hippotune.study.study import Study
+
+    there = Study(
+        study.name,
+        study.trainer,
+        settings=study.settings,
+        seed=study.seed,
+        share=study.share,
+        version=study._version,
+        data=study.data,
+        checkpoint_budget=study.checkpoint_budget,
+        keep_best=study.keep_best,
+        width=study.width,
+        defaults=study.defaults,
+        start=study.start,
+        substeps=study.substeps,
+        exact=study.exact,
+        audit=study.audit,
+        retries=study.retries,
+        checkpoint_every=study.checkpoint_every,
+        url=url,
+        code=study.code,
+    )
+    there._trunks = study._trunks
+    return there
+
+
+def send_study(
+    study: Study, tuner: Tuner, described: dict[str, Any] | None = None, limits: Limits = NO_LIMITS
+) -> StudyLine:
+    """Submit a study to its server; a tuner that is described as data is no code."""
     connection = study._connection
     assert isinstance(connection, RemoteConnection)
     connection.forget_definition()
     definition = connection.definition
-    content = dumped(tuner, definition.code.by_value)
+    content = None if described is not None else dumped(tuner, definition.code.by_value)
     tuned = Tuned(
         metric=tuner.metric,
         mode=tuner.mode,
         tuner=_described(tuner),
-        digest=send(connection.api, content),
+        digest=None if content is None else send(connection.api, content),
+        described=described,
         seconds=limits.seconds,
         worker_seconds=limits.worker_seconds,
         defaults=study.defaults.to_json(),

@@ -1,0 +1,46 @@
+"""The studies of a server, for the command line: read over HTTP, and shown as those of a home are."""
+
+from __future__ import annotations
+
+from hippotune.history.history import History
+from hippotune.history.listing import Listed
+from hippotune.history.studies import asked_as, chosen_study
+from hippotune.identity.key import PlanKey
+from hippotune.serve.bodies import CatalogLine
+from hippotune.serve.client.api import Api
+from hippotune.serve.client.facts import read_facts
+from hippotune.store.catalog import StudyInfo
+
+
+def remote_listing(url: str) -> list[Listed]:
+    """Return the studies of a server in short."""
+    return [
+        Listed(_info(line), line.trials, line.results, line.bytes, line.best) for line in _lines(Api(url))
+    ]
+
+
+def remote_study(url: str, name: str, plan: str | None) -> tuple[StudyInfo, History, list[StudyInfo]]:
+    """Read a study of a server, and return its entry, what came of it, and related studies."""
+    api = Api(url)
+    known = [_info(line) for line in _lines(api)]
+    info = chosen_study(known, name, plan)
+    related = [each for each in known if (each.name == info.name) != (each.key == info.key)]
+    store = read_facts(api, info.key.digest).store
+    return info, History(store, *asked_as(info), (info.metric, info.mode)), related
+
+
+def _lines(api: Api) -> list[CatalogLine]:
+    lines: list[CatalogLine] = api.call_once("GET", "/catalog", None, list[CatalogLine])
+    return lines
+
+
+def _info(line: CatalogLine) -> StudyInfo:
+    key = PlanKey(
+        line.key.trainer,
+        line.key.version,
+        line.key.settings,
+        line.key.seed,
+        line.key.data,
+        line.key.threads,
+    )
+    return StudyInfo(line.name, key, line.made, line.used, line.metric, line.mode)
