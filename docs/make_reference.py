@@ -1,15 +1,17 @@
-"""Writes docs/reference.md from the docstrings of the public names: ``python docs/make_reference.py``."""
+"""Writes docs/reference.md and docs/openapi.json from the code: ``python docs/make_reference.py``."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from pathlib import Path
 from types import FunctionType
 
 import hippotune as hippo
 
 PAGE = Path(__file__).with_name("reference.md")
+API = Path(__file__).with_name("openapi.json")
 GROUPS = {
     "Studies": ("Study", "tune_together", "Retries"),
     "Trainers": ("Trainer", "TorchTrainer", "Loader"),
@@ -46,6 +48,13 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def api() -> str:
+    """Return the OpenAPI document of the server."""
+    from hippotune.serve.app import document_of_all
+
+    return json.dumps(document_of_all(), indent=1) + "\n"
+
+
 def _is_own(module: object, name: str) -> bool:
     found = getattr(module, name)
     own = getattr(found, "__module__", None) == getattr(module, "__name__", None)
@@ -72,3 +81,4 @@ def _summary(value: object) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    API.write_text(api())

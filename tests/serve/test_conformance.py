@@ -12,7 +12,7 @@ import pytest
 from hippotune.executors.base import Executor
 from hippotune.study.study import Study
 from serve.serving import Running
-from study import test_study
+from study import test_branching, test_deadlines, test_exactness, test_logged, test_promises, test_study
 
 BY_CLIENT = [
     test_study.test_the_report_says_what_was_best_and_loads_it,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -84,7 +86,7 @@ class Application:
                 statuses=(503,),
             ),
             Route("GET", "/metrics", "read", self.metrics, "Numbers for Prometheus", content="text"),
-            Route("GET", "/openapi.json", "none", self.openapi, "This document", answer=dict[str, object]),
+            Route("GET", "/openapi.json", "none", self.openapi, "This document", answer=dict[str, Any]),
             Route("POST", "/release", "admin", self.release, "Let held plans train", content="none"),
             Route("POST", "/stop", "admin", self.stop, "Save what runs, and end the server", content="none"),
         ]
@@ -140,3 +142,20 @@ class Application:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self._hub.sweep()
+
+
+def document_of_all() -> dict[str, Any]:
+    """Return the OpenAPI document, without serving anything."""
+    from hippotune.serve.blobs import Blobs
+    from hippotune.serve.guard import Limits
+    from hippotune.serve.hub import Place
+    from hippotune.serve.probing import Probes
+    from hippotune.serve.studies import Studies
+    from hippotune.serve.tokens import Tokens
+
+    health, tokens = Health(), Tokens()
+    blobs = Blobs(Path(), allow_code=False)
+    guard = Guard(tokens, health, (), Limits())
+    hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
+    studies = StudyRoutes(Studies(Path(), blobs, tokens, dict, str), guard)
+    return document(Application(hub, studies, guard, health, lambda: None).table)

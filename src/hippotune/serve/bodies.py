@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -67,7 +67,7 @@ class FactPageJson(Struct):
 
     incarnation: str
     last: int
-    facts: tuple[dict[str, object], ...]
+    facts: tuple[dict[str, Any], ...]
 
 
 class WhichModel(Struct, omit_defaults=True, forbid_unknown_fields=True):

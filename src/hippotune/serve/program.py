@@ -93,7 +93,7 @@ class Server:
             lambda: self._own_url,
             options.worker_user,
         )
-        app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self.stop)
+        self.app = app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self.stop)
         self._config = uvicorn.Config(
             app.asgi,
             log_config=None,

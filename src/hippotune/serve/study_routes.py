@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,7 +31,7 @@ class Going(Struct, forbid_unknown_fields=True):
 class GoingJson(Struct):
     """The same for the document: a snapshot is an object that is passed on."""
 
-    snapshot: dict[str, object] = {}
+    snapshot: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
 
 

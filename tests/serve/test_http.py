@@ -1,0 +1,188 @@
+"""The server as HTTP: who may do what, what is too much, and what its document says."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import hippotune as hippo
+from hippotune.errors import HippoError, InvalidInput, StoreError
+from hippotune.executors.local.process import said_by
+from hippotune.protocol.events import WorkerJoined
+from hippotune.serve.guard import Limits
+from hippotune.serve.openapi import document
+from hippotune.serve.program import Options, serve
+from serve.serving import Running, serving
+from study.walkers import Walker
+
+TOKENS = {"reader": "r" * 20, "writer": "w" * 20, "boss": "b" * 20}
+SUBMISSION = {"study": "x", "code": {"kind": "entry", "trainer": "a.B", "entry": "a:B"}}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("guarded")
+    file = folder / "tokens"
+    roles = {"reader": "read", "writer": "submit", "boss": "admin"}
+    file.write_text("\n".join(f"{name} {roles[name]} {token}" for name, token in TOKENS.items()))
+    file.chmod(0o600)
+    limits = Limits(body_bytes=10_000, code_bytes=1000)
+    with serving(folder / "home", token_file=file, allow_code=False, limits=limits) as running:
+        yield running
+
+
+def ask(running: Running, method: str, path: str, user: str | None = None, **more: Any) -> httpx.Response:
+    headers = {**({"authorization": f"Bearer {TOKENS[user]}"} if user else {}), **more.pop("headers", {})}
+    return httpx.request(method, running.url + path, headers=headers, timeout=60, **more)
+
+
+def test_everything_needs_a_token_that_is_known_and_a_role(guarded: Running) -> None:
+    assert ask(guarded, "GET", "/plans").status_code == 401
+    wrong = {"authorization": "Bearer " + "x" * 20}
+    assert ask(guarded, "GET", "/plans", headers=wrong).status_code == 401
+    assert ask(guarded, "GET", "/plans", "reader").json() == []
+    assert ask(guarded, "POST", "/plans", "reader", json=SUBMISSION).status_code == 403
+    assert ask(guarded, "POST", "/release", "writer").status_code == 403
+    assert ask(guarded, "POST", "/release", "boss").status_code == 204
+
+
+def test_what_needs_no_token_tells_nothing_of_studies(guarded: Running) -> None:
+    assert ask(guarded, "GET", "/healthz").text == "well\n"
+    assert ask(guarded, "GET", "/version").json()["version"] == 1
+
+
+def test_other_hosts_and_origins_are_refused(guarded: Running) -> None:
+    for headers, status in (
+        ({"host": "evil.example"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": guarded.url}, 200),
+    ):
+        assert ask(guarded, "GET", "/plans", "reader", headers=headers).status_code == status
+    assert "access-control-allow-origin" not in ask(guarded, "GET", "/plans", "reader").headers
+
+
+def test_a_client_that_is_too_old_is_told_what_to_do(guarded: Running) -> None:
+    answer = ask(guarded, "GET", "/version", headers={"hippo-api": "0"})
+    assert answer.status_code == 426
+    assert "install a newer hippotune" in answer.json()["text"]
+
+
+def test_what_is_too_large_or_no_json_is_refused_with_words(guarded: Running) -> None:
+    large = ask(guarded, "POST", "/plans", "writer", content=b" " * 20_000)
+    assert (large.status_code, "bytes" in large.json()["text"]) == (413, True)
+    assert ask(guarded, "POST", "/plans", "writer", content=b"{").status_code == 422
+    assert ask(guarded, "POST", "/plans", "writer", json={"study": ""}).status_code == 422
+
+
+def test_too_many_requests_are_asked_to_slow_down(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=Limits(rate=0.001, burst=3)) as running:
+        answers = [ask(running, "GET", "/plans") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_without_allow_code_only_installed_code_is_run(guarded: Running) -> None:
+    assert ask(guarded, "PUT", f"/code/{'0' * 64}", "writer", content=b"x").status_code == 403
+    pickled = {"kind": "value", "trainer": "a.B", "digest": "0" * 64}
+    refused = ask(guarded, "POST", "/plans", "writer", json={"study": "x", "code": pickled})
+    assert refused.status_code == 403
+    assert "--allow-code" in refused.json()["text"]
+
+
+class Harmful:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def test_what_a_client_pickled_is_opened_by_processes_of_their_own_alone(tmp_path: Path) -> None:
+    import hashlib
+    import os
+
+    mark = tmp_path / "pid"
+    code = f"__import__('pathlib').Path({str(mark)!r}).write_text(str(__import__('os').getpid()))"
+    content = b"cbuiltins\nexec\n(V" + code.encode() + b"\ntR."
+    digest = hashlib.sha256(content).hexdigest()
+    with serving(tmp_path / "home") as running:
+        assert ask(running, "PUT", f"/code/{digest}", content=content).status_code == 204
+        assert not mark.exists()
+        body = {"study": "x", "code": {"kind": "value", "trainer": "a.B", "digest": digest}}
+        answer = ask(running, "POST", "/plans", json=body)
+    assert answer.status_code == 422
+    assert int(mark.read_text()) != os.getpid()  # the server is on a thread of this process
+
+
+def test_a_worker_is_believed_nothing_but_events(tmp_path: Path) -> None:
+    assert said_by(pickle.dumps([WorkerJoined(1)])) == [WorkerJoined(1)]
+    with pytest.raises(EOFError, match="no event"):
+        said_by(pickle.dumps(Harmful(tmp_path / "mark")))
+    assert not (tmp_path / "mark").exists()
+
+
+def test_addresses_that_others_reach_need_a_token_file_of_the_owner_alone(tmp_path: Path) -> None:
+    def options(**more: Any) -> Options:
+        return Options(home=tmp_path, make_executor=lambda study: hippo.Local(1), **more)
+
+    with pytest.raises(InvalidInput, match="--token-file"):
+        serve(options(host="0.0.0.0"), print)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"kim admin {'k' * 20}\n")
+    tokens.chmod(0o644)
+    with pytest.raises(InvalidInput, match="chmod 600"):
+        serve(options(token_file=tokens), print)
+
+
+def test_a_home_that_is_served_is_refused_and_its_server_named(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        with pytest.raises(StoreError, match=running.url):
+            hippo.Study("x", Walker, home=tmp_path, executor=hippo.Local(1)).open()
+        with pytest.raises(StoreError, match="in use"):
+            Running(tmp_path)
+    assert "allow-code" not in running.said[0]
+    assert any("has a shell here" in line for line in running.said)
+
+
+def test_the_document_says_what_is_served(guarded: Running) -> None:
+    served = ask(guarded, "GET", "/openapi.json").json()
+    table = guarded.server.app.table
+    assert served == json.loads(json.dumps(document(table)))
+    routes = {(route.path, method) for route in guarded.server.app.asgi.routes for method in route.methods}
+    written = {(path, method.upper()) for path, methods in served["paths"].items() for method in methods}
+    assert written == {route for route in routes if route[1] != "HEAD"}
+    kept = Path(__file__).parents[2] / "docs" / "openapi.json"
+    assert json.loads(kept.read_text()) == served, "run: python docs/make_reference.py"
+
+
+def test_numbers_are_for_prometheus(guarded: Running) -> None:
+    text = ask(guarded, "GET", "/metrics", "reader").text
+    assert "hippo_loop_lag_seconds" in text
+    assert 'hippo_request_seconds_count{method="GET"' in text
+
+
+def test_functions_that_json_names_are_not_imported_by_a_server() -> None:
+    import subprocess
+
+    code = (
+        "from hippotune.sequences.custom import refuse_functions; refuse_functions();"
+        "from hippotune import Config; Config.from_json({'lr': {'family': 'Function', 'fn': 'this:s'}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "which is not run here" in done.stderr
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    with pytest.raises(InvalidInput, match="url is 'host:1'"):
+        hippo.Study("x", Walker, url="host:1")
+    with pytest.raises(HippoError, match="the server's"):
+        hippo.Study("x", Walker, url="http://host:1", executor=hippo.Local(1))
