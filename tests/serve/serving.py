@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from hippotune.executors.base import Executor
 from hippotune.executors.local.executor import Local
@@ -59,3 +65,96 @@ def wait_for(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < until, "it did not come to be"
         time.sleep(0.02)
     return found
+
+
+class ServerProcess:
+    """``hippo serve`` as a process of its own, which may be killed and started again at the same address."""
+
+    def __init__(self, home: Path, *options: str, workers: int = 1) -> None:
+        self._home = home
+        self._options = [*options, "--executor", f"local:{workers}", "--allow-code"]
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.log = home.parent / "server.log"
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "hippotune", "serve", "--home", str(self._home)]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*command, "--port", str(self._port), *self._options], stdout=output, stderr=output
+            )
+        wait_for(self._is_up)
+
+    def _is_up(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return httpx.get(f"{self.url}/healthz", timeout=10).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(_MOST_SECONDS)
+
+    def terminate(self) -> int:
+        self.process.terminate()
+        return self.process.wait(_MOST_SECONDS)
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.terminate()
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class CuttingProxy:
+    """Passes bytes on between clients and a server, and cuts connections at random places."""
+
+    def __init__(self, url: str, seed: int, most: int) -> None:
+        self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self._random = random.Random(seed)
+        self._most = most
+        self.cuts = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                theirs, _ = self._socket.accept()
+            except OSError:
+                return
+            try:
+                ours = socket.create_connection(self._target)
+            except OSError:
+                theirs.close()
+                continue
+            for one, other, limit in (
+                (theirs, ours, self._random.randrange(1, self._most)),
+                (ours, theirs, self._random.randrange(1, self._most)),
+            ):
+                threading.Thread(target=self._pass_on, args=[one, other, limit], daemon=True).start()
+
+    def _pass_on(self, one: socket.socket, other: socket.socket, left: int) -> None:
+        with suppress(OSError):
+            while left > 0 and (data := one.recv(min(left, 4096))):
+                other.sendall(data)
+                left -= len(data)
+        self.cuts += left == 0
+        for sock in (one, other):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()

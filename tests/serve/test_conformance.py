@@ -12,7 +12,7 @@ import pytest
 from hippotune.executors.base import Executor
 from hippotune.study.study import Study
 from serve.serving import Running
-from study import test_branching, test_deadlines, test_exactness, test_logged, test_promises, test_study
+from study import test_branching, test_deadlines, test_logged, test_promises, test_study
 
 BY_CLIENT = [
     test_study.test_the_report_says_what_was_best_and_loads_it,
@@ -35,7 +35,6 @@ BY_CLIENT = [
     test_logged.test_a_study_that_goes_on_where_another_ended_has_all_numbers,
     test_logged.test_a_shared_step_is_stored_once,
     test_logged.test_a_trial_that_is_not_in_the_report_is_named,
-    test_exactness.test_alone_returns_the_metrics_of_one_step_or_of_several,
 ]
 ON_SERVER = [
     test_study.test_the_report_says_what_was_best_and_loads_it,

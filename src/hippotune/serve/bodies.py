@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.serve.definition import KeyParts
 from hippotune.serve.messages import ConfigJson, Name, Whole
 
 
@@ -78,17 +79,6 @@ class WhichModel(Struct, omit_defaults=True, forbid_unknown_fields=True):
     isolation_key: str = ""
     study: str = ""
     suffix: Annotated[str, Meta(pattern=r"^\.(pt|safetensors)$")] = ".pt"
-
-
-class KeyParts(Struct, omit_defaults=True):
-    """What a plan is found by; see `identity.key.PlanKey`."""
-
-    trainer: str
-    version: str
-    settings: str
-    seed: int
-    data: str = ""
-    threads: int | None = None
 
 
 class CatalogLine(Struct, omit_defaults=True):

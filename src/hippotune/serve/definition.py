@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.identity.key import PlanKey
 from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
 
 if TYPE_CHECKING:
@@ -82,10 +83,31 @@ class Submission(Struct, forbid_unknown_fields=True):
     tuned: Tuned
 
 
+class KeyParts(Struct, omit_defaults=True):
+    """What a plan is found by; see `identity.key.PlanKey`."""
+
+    trainer: str
+    version: str
+    settings: str
+    seed: int
+    data: str = ""
+    threads: int | None = None
+
+    @classmethod
+    def of(cls, key: PlanKey) -> KeyParts:
+        """Write a key."""
+        return cls(key.trainer, key.version, key.settings, key.seed, key.data, key.threads)
+
+    def made(self) -> PlanKey:
+        """Read it."""
+        return PlanKey(self.trainer, self.version, self.settings, self.seed, self.data, self.threads)
+
+
 class PlanOpened(Struct):
     """A plan that is open. `notes` are shown with progress, `warnings` always."""
 
     key: str
+    parts: KeyParts
     trainer: str
     workers: int
     notes: Texts = ()

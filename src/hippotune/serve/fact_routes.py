@@ -17,7 +17,8 @@ from starlette.responses import Response
 from hippotune.history.listing import listing
 from hippotune.plan.facts import Fact
 from hippotune.protocol.wire import encode_fact
-from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson, KeyParts
+from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson
+from hippotune.serve.definition import KeyParts
 from hippotune.serve.guard import Refused, reply
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, NotHere, ServedPlan
@@ -75,7 +76,7 @@ class FactRoutes:
             return [
                 CatalogLine(
                     each.info.name,
-                    KeyParts(**{name: getattr(each.info.key, name) for name in KeyParts.__struct_fields__}),
+                    KeyParts.of(each.info.key),
                     each.info.made,
                     each.info.used,
                     each.trials,

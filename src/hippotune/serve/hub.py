@@ -23,7 +23,7 @@ from hippotune.plan.facts import Fact
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
-from hippotune.serve.definition import Definition, PlanOpened
+from hippotune.serve.definition import Definition, KeyParts, PlanOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
 from hippotune.serve.questions import WriteExport
@@ -155,7 +155,8 @@ class Hub:
                     catalog.bind(listed_as(definition.study, definition.share), identity.key)
             plan.idle_since = time.monotonic()
             workers = plan.runtime.executor.workers
-            return PlanOpened(plan.key, probed.name, workers, tuple(plan.notes), tuple(warnings))
+            parts = KeyParts.of(identity.key)
+            return PlanOpened(plan.key, parts, probed.name, workers, tuple(plan.notes), tuple(warnings))
 
     def _identify(self, definition: Definition, probed: Probed, user: str, threads: int | None) -> Identity:
         """Identify a plan. Users whose data has no name may have different data: they share nothing."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from hippotune import errors
 from hippotune.errors import HippoError, InvalidInput, NotExact
 from hippotune.protocol.commands import Answer
+from hippotune.scheduling.allocation import Allocation
 from hippotune.scheduling.policy import Fluid, WidthPolicy
 
 Number = float | str
@@ -106,8 +107,9 @@ class Limit(Struct, tag="limit", omit_defaults=True):
 
 
 class Policy(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A `hippo.Fluid` policy."""
+    """A policy of Hippo's own: `hippo.Fluid`, or the one that `hippo.HyperSched` brings."""
 
+    kind: Literal["Fluid", "Allocation"] = "Fluid"
     packing: Annotated[int, Meta(ge=1, le=64)] = 1
     max_width: Annotated[int, Meta(ge=1, le=4096)] | None = None
     scaling: dict[float, float] = {}
@@ -116,12 +118,17 @@ class Policy(Struct, omit_defaults=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, policy: WidthPolicy) -> Policy:
         """Write a policy; a user's own one is code, and does not travel."""
-        if type(policy) is not Fluid:
-            raise InvalidInput(f"width is {policy!r}; a server takes hippo.Fluid(...) alone")
-        return cls(policy.packing, policy.max_width, dict(policy.scaling), policy.dynamic)
+        shape = policy.packing, policy.max_width, dict(policy.scaling)
+        if type(policy) is Fluid:
+            return cls("Fluid", *shape, policy.dynamic)
+        if type(policy) is Allocation:
+            return cls("Allocation", *shape)
+        raise InvalidInput(f"width is {policy!r}; a server takes hippo.Fluid(...) alone")
 
-    def made(self) -> Fluid:
+    def made(self) -> WidthPolicy:
         """Read it."""
+        if self.kind == "Allocation":
+            return Allocation(self.packing, self.max_width, self.scaling or None)
         return Fluid(self.packing, self.max_width, self.scaling or None, self.dynamic)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hippotune.errors import HippoError
 from hippotune.history.logged import Logged
 from hippotune.identity.data import data_text
-from hippotune.identity.key import Identity
+from hippotune.identity.key import Identity, PlanKey
 from hippotune.identity.versions import versions
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
@@ -47,6 +47,11 @@ class Connection:
         self.warnings: list[str] = []
         self._aim: tuple[str, str] | None = None
         self._study = study
+
+    @property
+    def key(self) -> PlanKey:
+        """What the study's plan is found by, as everything is now."""
+        return self.identify().key
 
     def identify(self, remember: bool = False) -> Identity:
         """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""

@@ -206,7 +206,7 @@ class Study:
     @property
     def key(self) -> PlanKey:
         """What the study's plan is found by."""
-        return self._connection.identify().key
+        return self._connection.key
 
     @property
     def _listed_name(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hippotune.history.history import History
 from hippotune.history.listing import Listed
 from hippotune.history.studies import asked_as, chosen_study
-from hippotune.identity.key import PlanKey
 from hippotune.serve.bodies import CatalogLine
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.facts import read_facts
@@ -35,12 +34,4 @@ def _lines(api: Api) -> list[CatalogLine]:
 
 
 def _info(line: CatalogLine) -> StudyInfo:
-    key = PlanKey(
-        line.key.trainer,
-        line.key.version,
-        line.key.settings,
-        line.key.seed,
-        line.key.data,
-        line.key.threads,
-    )
-    return StudyInfo(line.name, key, line.made, line.used, line.metric, line.mode)
+    return StudyInfo(line.name, line.key.made(), line.made, line.used, line.metric, line.mode)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from hippotune.errors import HippoError
 from hippotune.history.logged import Logged, LoggedNumbers
-from hippotune.identity.key import Identity
+from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.serve.client.api import Api
@@ -42,9 +41,11 @@ class RemoteConnection(Connection):
         self._definition: Definition | None = None
         self._is_given = False
 
-    def identify(self, remember: bool = False) -> Identity:
-        """Raise: what a plan is found by is worked out on the server."""
-        raise HippoError("the key of a plan on a server is known there: see Study.plan_key")
+    @property
+    def key(self) -> PlanKey:
+        """What the plan is found by, as the server worked it out."""
+        self.open()
+        return self.remote.opened.parts.made()
 
     @property
     def place(self) -> str:
