@@ -27,10 +27,8 @@ _MOST_SECONDS = 120.0
 class Running:
     """A server on a thread of this process."""
 
-    def __init__(
-        self, home: Path | str, make: Callable[[str], Executor] | None = None, **options: Any
-    ) -> None:
-        make = make or (lambda study: Local(workers=1))
+    def __init__(self, home: Path | str, make: Callable[[], Executor] | None = None, **options: Any) -> None:
+        make = make or (lambda: Local(workers=1))
         given = Options(home=home, make_executor=make, port=0, **{"allow_code": True, **options})
         self._home = ServedHome(parse_home(home)[0])
         self.said: list[str] = []
@@ -49,7 +47,7 @@ class Running:
 
 @contextmanager
 def serving(
-    home: Path | str, make: Callable[[str], Executor] | None = None, **options: Any
+    home: Path | str, make: Callable[[], Executor] | None = None, **options: Any
 ) -> Iterator[Running]:
     running = Running(home, make, **options)
     try:

@@ -51,7 +51,7 @@ class Homes:
     def at(self, home: str | Path, executor: Executor | None) -> str:
         place = Path(home).resolve()
         if place not in self._servers:
-            make = None if executor is None else lambda study: type(executor)(executor.workers)  # type: ignore[call-arg]
+            make = None if executor is None else lambda: type(executor)(executor.workers)  # type: ignore[call-arg]
             self._servers[place] = Running(place, make)
         return self._servers[place].url
 

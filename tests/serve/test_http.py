@@ -132,7 +132,7 @@ def test_a_worker_is_believed_nothing_but_events(tmp_path: Path) -> None:
 
 def test_addresses_that_others_reach_need_a_token_file_of_the_owner_alone(tmp_path: Path) -> None:
     def options(**more: Any) -> Options:
-        return Options(home=tmp_path, make_executor=lambda study: hippo.Local(1), **more)
+        return Options(home=tmp_path, make_executor=lambda: hippo.Local(1), **more)
 
     with pytest.raises(InvalidInput, match="--token-file"):
         serve(options(host="0.0.0.0"), print)

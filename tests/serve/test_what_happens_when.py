@@ -117,9 +117,11 @@ def test_a_worker_is_lost_and_its_stage_is_trained_again(tmp_path: Path) -> None
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     settings = {"deaths": str(deaths)}
-    with serving(tmp_path / "home") as running:
-        with study_at(running.url, Mortal, settings=settings, retries=hippo.Retries(50, 0.01)) as study:
-            report = study.tune(grid(steps=20), progress=False)
+    with (
+        serving(tmp_path / "home") as running,
+        study_at(running.url, Mortal, settings=settings, retries=hippo.Retries(50, 0.01)) as study,
+    ):
+        report = study.tune(grid(steps=20), progress=False)
     assert [trial.step for trial in report.trials] == [20, 20, 20]
 
 

@@ -77,17 +77,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def executor_factory(text: str) -> Callable[[str], Executor]:
+def executor_factory(text: str) -> Callable[[], Executor]:
     """Return what makes the executor of a plan, from local:8, ray:ADDRESS or FILE:NAME."""
     kind, _, rest = text.partition(":")
     if kind == "local" and rest.isdecimal() and int(rest) > 0:
-        from hippotune.executors.local.executor import Local
+        from hippotune.executors.local.pool import Pool
 
-        return lambda study: Local(workers=int(rest))
+        pool = Pool(workers=int(rest))
+        return pool.executor
     if kind == "ray":
         from hippotune.executors.ray.executor import Ray
 
-        return lambda study: Ray(address=rest or None)
+        return lambda: Ray(address=rest or None)
     file, _, name = text.rpartition(":")
     if file.endswith(".py") and name:
         from hippotune.cli.script import run_file
@@ -95,5 +96,5 @@ def executor_factory(text: str) -> Callable[[str], Executor]:
         made = getattr(run_file(Path(file)), name, None)
         if not callable(made):
             raise InvalidInput(f"{name} in {file} is {made!r}; expected a function that returns an executor")
-        return lambda study: made()
+        return made  # type: ignore[no-any-return]
     raise InvalidInput(f"executor is {text!r}; expected local:WORKERS, ray:ADDRESS or FILE.py:NAME")

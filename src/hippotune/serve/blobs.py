@@ -91,6 +91,8 @@ class Blobs:
                 archive.extractall(temporary)
         except zipfile.BadZipFile as error:
             raise InvalidInput(f"the bundle {digest} is no ZIP archive: {error}") from None
+        for path in (temporary, *temporary.rglob("*")):  # workers may run as another user
+            path.chmod(0o755 if path.is_dir() else 0o644)
         temporary.rename(target)
         return target
 

@@ -20,6 +20,7 @@ from hippotune.history.studies import listed_as
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
 from hippotune.plan.facts import Fact
+from hippotune.protocol.events import OwnerSet
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
@@ -109,7 +110,7 @@ class Place:
 
     home: str | Path
     store: str | None
-    make_executor: Callable[[str], Executor]
+    make_executor: Callable[[], Executor]
 
 
 class Hub:
@@ -141,7 +142,7 @@ class Hub:
         with self._opening:
             if self._is_closing:
                 raise NotHere("the server is about to end: try again when it is back")
-            executor = self._place.make_executor(definition.study)
+            executor = self._place.make_executor()
             identity = self._identify(definition, probed, user, executor.threads)
             plan = self._plans.get(identity.key.digest)
             if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
@@ -258,6 +259,7 @@ class Hub:
 
         def begun() -> Session:
             if id not in plan.sessions:
+                plan.runtime.loop.handle(OwnerSet(study, user))
                 plan.sessions[id] = Session(id, study, user, plan.runtime, outbox)
             return plan.sessions[id]
 

@@ -109,7 +109,7 @@ class Limit(Struct, tag="limit", omit_defaults=True):
 class Policy(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A policy of Hippo's own: `hippo.Fluid`, or the one that `hippo.HyperSched` brings."""
 
-    kind: Literal["Fluid", "Allocation"] = "Fluid"
+    kind: Literal["fluid", "uniform", "top", "softmax"] = "fluid"
     packing: Annotated[int, Meta(ge=1, le=64)] = 1
     max_width: Annotated[int, Meta(ge=1, le=4096)] | None = None
     scaling: dict[float, float] = {}
@@ -120,15 +120,15 @@ class Policy(Struct, omit_defaults=True, forbid_unknown_fields=True):
         """Write a policy; a user's own one is code, and does not travel."""
         shape = policy.packing, policy.max_width, dict(policy.scaling)
         if type(policy) is Fluid:
-            return cls("Fluid", *shape, policy.dynamic)
+            return cls("fluid", *shape, policy.dynamic)
         if type(policy) is Allocation:
-            return cls("Allocation", *shape)
+            return cls(policy.kind, *shape)
         raise InvalidInput(f"width is {policy!r}; a server takes hippo.Fluid(...) alone")
 
     def made(self) -> WidthPolicy:
         """Read it."""
-        if self.kind == "Allocation":
-            return Allocation(self.packing, self.max_width, self.scaling or None)
+        if self.kind != "fluid":
+            return Allocation(self.kind, self.max_width, self.scaling or None)
         return Fluid(self.packing, self.max_width, self.scaling or None, self.dynamic)
 
 

@@ -20,6 +20,7 @@ import uvicorn
 
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Executor
+from hippotune.executors.local.executor import Local
 from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.app import Application
 from hippotune.serve.blobs import Blobs
@@ -42,7 +43,7 @@ class Options:
     """What ``hippo serve`` is told."""
 
     home: str | Path
-    make_executor: Callable[[str], Executor]
+    make_executor: Callable[[], Executor]
     store: str | None = None
     host: str = "127.0.0.1"
     port: int = 8477
@@ -60,6 +61,8 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """Serve until told to end."""
     _check(options)
     refuse_functions()
+    if options.worker_user is not None:
+        _close_to_others(parse_home(options.home)[0])
     home = ServedHome(parse_home(options.home)[0])
     try:
         Server(options, home, say).run()
@@ -83,7 +86,7 @@ class Server:
         guard = Guard(self._tokens, health, hosts, options.limits)
         self._blobs = Blobs(served / "code", options.allow_code)
         probes = Probes(self._environment, options.worker_user)
-        place = Place(options.home, options.store, options.make_executor)
+        place = Place(options.home, options.store, self._executor)
         self._hub = Hub(place, self._blobs, probes, options.hold)
         self._studies = Studies(
             served / "studies",
@@ -105,6 +108,16 @@ class Server:
             ws="none",
         )
         self._uvicorn = _Uvicorn(self._config, self._draining)
+
+    def _executor(self) -> Executor:
+        """Return the executor of a plan; its workers run as the user who may."""
+        executor = self._options.make_executor()
+        user = self._options.worker_user
+        if user is not None:
+            if not isinstance(executor, Local):
+                raise InvalidInput("--worker-user is for workers of this machine: --executor local:WORKERS")
+            executor.worker_user = user
+        return executor
 
     def _environment(self) -> Mapping[str, str]:
         """Return the environment of processes with user code: no token of this one is in it."""
@@ -188,6 +201,16 @@ def _check(options: Options) -> None:
             raise InvalidInput(f"there is no user {options.worker_user!r} on this machine") from None
         if os.geteuid() != 0:
             raise InvalidInput("--worker-user needs a server that is started by root")
+
+
+def _close_to_others(home: Path) -> None:
+    """Have all that the server writes be its own: a worker's user passes through to its checkpoints alone."""
+    os.umask(0o077)
+    for folder in (home, home / "checkpoints", home / "served", home / "served" / "bundles"):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o711)
+    for file in home.glob("*.sqlite*"):
+        file.chmod(0o600)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -58,6 +59,9 @@ class Local(Executor):
         self._make: Callable[[int], list[Slot]] | None = None
         self._end: weakref.finalize[[dict[int, Slot], int], Local] | None = None
 
+    worker_user: str | None = None
+    """The user of the system who runs the processes, where a server by root says so."""
+
     @property
     def workers(self) -> int:
         """The number of worker processes."""
@@ -93,7 +97,12 @@ class Local(Executor):
             logs=job.checkpoints / lease_log.FOLDER,
             shares=shares if threads <= len(shares[0]) else [],
             environment=self.environment(threads),
+            user=self.worker_user,
         )
+        if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
+            for folder in (job.checkpoints, job.checkpoints / lease_log.FOLDER):
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.chown(folder, self.worker_user)
         slots: dict[int, Slot] = {}
         groups, hang_after = WorkerGroups(), self._hang_after
 
@@ -149,10 +158,10 @@ def _begin(
     logs: Path,
     shares: Sequence[Sequence[int]],
     environment: Mapping[str, str],
+    user: str | None,
 ) -> WorkerProcess:
-    return WorkerProcess(
-        worker, logs / f"worker-{worker}.log", environment, shares[worker % len(shares)] if shares else []
-    )
+    cores = shares[worker % len(shares)] if shares else []
+    return WorkerProcess(worker, logs / f"worker-{worker}.log", environment, cores, user=user)
 
 
 def _abandon(slots: dict[int, Slot], owner: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,6 +67,7 @@ class WorkerProcess:
         environment: Mapping[str, str],
         cores: Sequence[int],
         echo: int | None = None,
+        user: str | None = None,
     ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +75,8 @@ class WorkerProcess:
             lease_log.keep(left)
         self._log = log
         with log.open("ab") as output, theirs, ExitStack() as copies:
+            if user is not None:
+                shutil.chown(log, user)
             descriptors = [theirs.fileno()]
             if echo is not None:  # its own number is taken by the child's output
                 descriptors.append(os.dup(echo))
@@ -80,7 +84,12 @@ class WorkerProcess:
             channel, *echoes = map(str, descriptors)
             arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]
             self._process = KeptProcess(
-                "hippotune.executors.worker", arguments, environment, output, descriptors=descriptors
+                "hippotune.executors.worker",
+                arguments,
+                environment,
+                output,
+                descriptors=descriptors,
+                user=user,
             )
         self._line = Channel(ours)
 
