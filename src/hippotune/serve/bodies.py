@@ -26,13 +26,14 @@ class Accepted(Struct):
 
 
 class PlanLine(Struct):
-    """A plan that is open."""
+    """A plan that is open: who uses it, the steps trained since it was opened, and its open requests."""
 
     key: str
     trainer: str
     sessions: tuple[str, ...]
     workers: int
     trained: int
+    requests: int
 
 
 class Reach(Struct, forbid_unknown_fields=True):

@@ -181,10 +181,10 @@ class PlanRoutes:
 
 
 async def _line(plan: ServedPlan) -> PlanLine:
-    readings = plan.runtime.loop.readings
-    trained = await plan.ask(lambda: readings.counters().trained)
+    engine, readings = plan.runtime.loop.engine, plan.runtime.loop.readings
+    trained, requests = await plan.ask(lambda: (engine.trained, len(engine.state.requests)))
     studies = tuple(session.study for session in plan.sessions.values())
-    return PlanLine(plan.key, plan.identity.key.trainer, studies, readings.workers, trained)
+    return PlanLine(plan.key, plan.identity.key.trainer, studies, readings.workers, trained, requests)
 
 
 async def _followed(plan: ServedPlan, session: Session, after: int, every: float) -> AsyncGenerator[bytes]:

@@ -10,9 +10,12 @@ import asyncio
 import logging
 import os
 import pwd
+import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +39,7 @@ from hippotune.store.served import ServedHome
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GRACE_SECONDS = 5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,19 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, draining: Callable[[], None]) -> None:
         super().__init__(config)
         self._draining = draining
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Have signals end the server in order, and the process no sooner."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then the server."""

@@ -1,0 +1,175 @@
+"""A server for plans: what sharing saves between clients, what HTTP costs, and what kills and cuts change.
+
+* Several client processes with overlapping spaces, submitted while the server holds: the steps trained are
+  the unique steps of the union, exactly, and every client's results are those of its study alone, bit for bit.
+* 100 trivial trials through a server that runs, beside the same in one process.
+* 100 clients, coroutines of one generator, that submit 100 trials each, one by one, and ten followers of the
+  log: times by the server's own clock.
+* Server and clients are killed at random moments, and a proxy cuts their streams: same answers.
+
+Bars:
+  steps trained beside the union's: none; clients whose results differ: none;
+  100 trials take at most 1.5 times as long as in one process;
+  a submit takes at most 50 ms (99 %), and the event loop lags at most 20 ms;
+  all ten followers get every fact, once, in order;
+  clients whose results differ after kills and cuts: none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import hippotune as hippo
+from harness import Bar, Figures, run
+from hippotune.plan.plan import Plan, unique_steps
+from serve_load import load
+from serve_rig import (
+    STEPS,
+    ClientProcess,
+    CuttingProxy,
+    ServerProcess,
+    Trivial,
+    run_client,
+    space_of,
+    tuner_of,
+)
+
+BARS = [
+    Bar("steps_beside_the_union", "at most", 0),
+    Bar("results_that_differ", "at most", 0),
+    Bar("times_in_process", "at most", 1.5),
+    Bar("submit_p99_ms", "at most", 50),
+    Bar("loop_lag_ms", "at most", 20),
+    Bar("followers_right", "at least", 10),
+    Bar("differ_after_kills", "at most", 0),
+]
+
+
+def alone(number: int, folder: Path) -> list[Any]:
+    """Return what a client's study comes to by itself, in one process."""
+    return run_client(number, 0.0, "", home=folder / f"alone-{number}", executor=hippo.Local(1))
+
+
+def union(clients: int) -> tuple[int, int]:
+    """Return the steps that clients ask for, and the unique ones of all together."""
+    plan = Plan()
+    configs = [config for number in range(clients) for config in tuner_of(number).space.configs()]
+    asks = [(plan.place(config, STEPS)[0], STEPS) for config in configs]
+    return len(asks) * STEPS, unique_steps(asks)
+
+
+def held(clients: int, folder: Path) -> dict[str, Any]:
+    """Submit studies while the server holds, and let it train them."""
+    with ServerProcess(folder / "home", "--hold") as server:
+        processes = [ClientProcess(number, server.url) for number in range(clients)]
+        trials = sum(len(space_of(number)["lr"]) for number in range(clients))
+        while sum(plan["requests"] for plan in server.get("/plans")) < trials:
+            time.sleep(0.05)
+        httpx.post(f"{server.url}/release")
+        results = [process.results() for process in processes]
+        trained = sum(plan["trained"] for plan in server.get("/plans"))
+    asked, unique = union(clients)
+    differ = sum(result != alone(number, folder) for number, result in enumerate(results))
+    return {
+        f"asked_{clients}": asked,
+        f"unique_{clients}": unique,
+        f"trained_{clients}": trained,
+        f"q_{clients}": asked / unique,
+        f"differ_{clients}": differ,
+    }
+
+
+def overhead(folder: Path, repeat: int) -> dict[str, Any]:
+    """Time 100 trivial trials in one process, and through a server that runs."""
+    space = {"lr": [0.001 * (1 + trial) for trial in range(100)]}
+
+    def timed(study: hippo.Study) -> float:
+        with study:
+            study.eval({"lr": 1.0}, 1)  # workers are up, and the rehearsal is over
+            began = time.monotonic()
+            study.tune(hippo.GridSearch(space, metric="loss", mode="min", max_steps=STEPS), progress=False)
+            return time.monotonic() - began
+
+    here, there = [], []
+    with ServerProcess(folder / "home") as server:
+        for seed in range(repeat):
+            local = {"home": folder / "in-process", "executor": hippo.Local(2)}
+            here.append(timed(hippo.Study("here", Trivial, seed=seed, **local)))
+            remote = {"url": server.url, "tuner": "client", "code": "value"}
+            there.append(timed(hippo.Study("there", Trivial, seed=seed, **remote)))
+    ours, theirs = statistics.median(here), statistics.median(there)
+    return {"in_process_seconds": ours, "server_seconds": theirs, "times_in_process": theirs / ours}
+
+
+def killed(kills: int, folder: Path, seed: int) -> dict[str, Any]:
+    """Kill the server and clients at random, behind a proxy that cuts, until there were enough kills."""
+    chance, done, differ, rounds = random.Random(seed), 0, 0, 0
+    expected = [alone(number, folder) for number in range(2)]
+    with ServerProcess(folder / "home") as server:
+        proxy = CuttingProxy(server.port, seed)
+        while done < kills or rounds == 0:
+            httpx.get(f"{server.url}/healthz")
+            rounds += 1
+            seconds = 0.01 + rounds * 1e-6  # another plan each round
+            clients = [ClientProcess(number, proxy.url, seconds) for number in range(2)]
+            for _ in range(min(4, kills - done)):
+                time.sleep(chance.uniform(0.5, 3.0))
+                done += 1
+                victim = chance.randrange(3)
+                if victim == 2:
+                    server.kill()
+                    server.start()
+                elif clients[victim].process.poll() is None:
+                    clients[victim].kill()
+                    clients[victim] = ClientProcess(victim, proxy.url, seconds)
+            differ += sum(client.results() != expected[client.number] for client in clients)
+    return {"kills": done, "cuts": proxy.cuts, "kill_rounds": rounds, "differ_after_kills": differ}
+
+
+def measure(options: argparse.Namespace) -> Figures:
+    if options.client is not None:
+        where = {"url": options.url}
+        print(json.dumps(run_client(options.client, options.step_seconds, options.tuner, **where)))
+        raise SystemExit
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for clients in (2, 4, 8):
+            (place := folder / f"held-{clients}").mkdir()
+            figures |= held(clients, place)
+        figures["steps_beside_the_union"] = sum(
+            abs(figures[f"trained_{n}"] - figures[f"unique_{n}"]) for n in (2, 4, 8)
+        )
+        figures["results_that_differ"] = sum(figures.pop(f"differ_{n}") for n in (2, 4, 8))
+        (place := folder / "overhead").mkdir()
+        figures |= overhead(place, options.repeat)
+        (place := folder / "load").mkdir()
+        with ServerProcess(place / "home") as server:
+            figures |= asyncio.run(load(server, options.clients, options.trials, 10))
+        (place := folder / "kills").mkdir()
+        figures |= killed(options.kills, place, options.seed)
+    return figures
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--clients", type=int, default=100, help="coroutines that submit (100)")
+    parser.add_argument("--trials", type=int, default=100, help="trials of each (100)")
+    parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of server and clients (100)")
+    parser.add_argument("--repeat", type=int, default=3, help="take the median of so many runs (3)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of kills and cuts")
+    for name, kind in (("client", int), ("url", str), ("step-seconds", float), ("tuner", str)):
+        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, BARS, arguments)
