@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types tests bench wheel clean
+.PHONY: help setup demo demo-server test lint types tests bench wheel clean
 
 help:  ## Show this help.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## Make a virtual environment with everything, at pinned versions.
 
@@ -25,6 +25,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
 	$(BIN)/hippo run examples/digits$(if $(filter ray,$(EXECUTOR)),_on_ray).py
 
+demo-server: $(READY)  ## Start a server, have two processes submit overlapping studies, and see what is shared.
+	$(BIN)/python examples/two_clients.py
+
 test: lint types tests  ## Lint, check types and run all tests.
 
 lint: $(READY)
@@ -38,7 +41,7 @@ types: $(READY)
 tests: $(READY)  # one more than the cores of a small machine: tests wait for processes that they start
 	$(BIN)/pytest -n 3 --dist worksteal
 
-PROGRAMS := scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers
+PROGRAMS := serve scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \

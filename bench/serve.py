@@ -1,7 +1,7 @@
 """A server for plans: what sharing saves between clients, what HTTP costs, and what kills and cuts change.
 
 * Several client processes with overlapping spaces, submitted while the server holds: the steps trained are
-  the unique steps of the union, exactly, and every client's results are those of its study alone, bit for bit.
+  the unique steps of the union, and every client's results are those of its study alone, bit for bit.
 * 100 trivial trials through a server that runs, beside the same in one process.
 * 100 clients, coroutines of one generator, that submit 100 trials each, one by one, and ten followers of the
   log: times by the server's own clock.
