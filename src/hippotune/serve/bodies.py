@@ -95,3 +95,9 @@ class CatalogLine(Struct, omit_defaults=True):
     metric: str | None = None
     mode: str | None = None
     best: str = ""
+
+
+class Located(Struct):
+    """Where a file is, on the server's machine."""
+
+    path: str

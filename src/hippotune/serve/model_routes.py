@@ -14,8 +14,8 @@ from hippotune.errors import CheckpointError
 from hippotune.plan.facts import Checkpoint
 from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config
-from hippotune.serve.bodies import WhichModel
-from hippotune.serve.guard import Guard, Refused, read_body
+from hippotune.serve.bodies import Located, WhichModel
+from hippotune.serve.guard import Guard, Refused, read_body, reply
 from hippotune.serve.hub import Hub, NotHere, ServedPlan
 from hippotune.serve.questions import WriteExport
 from hippotune.serve.routes import Route
@@ -33,6 +33,16 @@ class ModelRoutes:
     def table(self) -> list[Route]:
         """Return what is served."""
         return [
+            Route(
+                "POST",
+                "/plans/{key}/located",
+                "read",
+                self.located,
+                "Say where on the server's machine a checkpoint is",
+                body=WhichModel,
+                answer=Located,
+                statuses=(404,),
+            ),
             Route(
                 "POST",
                 "/plans/{key}/checkpoint",
@@ -54,6 +64,12 @@ class ModelRoutes:
                 statuses=(404,),
             ),
         ]
+
+    async def located(self, request: Request) -> Response:
+        """Say where a checkpoint is."""
+        plan, which = await self._which(request)
+        found, _ = await self._found(plan, which)
+        return reply(Located(str(plan.runtime.files.local_path(found))))
 
     async def checkpoint(self, request: Request) -> Response:
         """Send a checkpoint."""

@@ -35,6 +35,7 @@ class Ended(Struct, omit_defaults=True):
     trials: tuple[TrialLine, ...] = ()
     work: dict[str, float] = {}
     best: tuple[int, int] | None = None
+    path: str | None = None
     ended_by: str | None = None
     cut: tuple[int, ...] = ()
     deferred: tuple[int, ...] = ()

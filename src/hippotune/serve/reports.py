@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,6 +45,7 @@ def ended_of(report: Report, key: str, first_fact: int) -> Ended:
         ),
         work=asdict(report.work),
         best=None if best is None else (best.number, best.step),
+        path=None if best is None or best.path is None else str(best.path),
         ended_by=report.ended_by,
         cut=tuple(sorted(report._cut)),
         deferred=tuple(sorted(report._deferred)),
@@ -101,9 +103,10 @@ def _best(end: Ended, trials: list[TrialReport], models: RemoteModels | None) ->
         return None
     number, step = end.best
     (found,) = [each for each in trials if each.number == number]
+    path = None if end.path is None else Path(end.path)
     if models is None:
-        return Best(number, found.config, step, found.metrics[step], None, "", _cannot_load)
-    return models.described(Trial(number, found.config), step, found.metrics[step])
+        return Best(number, found.config, step, found.metrics[step], path, "", _cannot_load)
+    return models.described(Trial(number, found.config), step, found.metrics[step], path)
 
 
 def _cannot_load(*_: object, **__: object) -> Trainer:

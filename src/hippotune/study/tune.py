@@ -130,7 +130,7 @@ def _failures(report: Report) -> list[str]:
 def _with_export(study: Study, report: Report) -> Report:
     """Export the best result, so that it outlives this code and this version."""
     best = report._best
-    if best is None or best.path is None:
+    if best is None or best.path is None or study.url is not None:
         return report
     from hippotune.study.exports import export_best
 

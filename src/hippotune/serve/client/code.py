@@ -33,7 +33,8 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     if kind == "value":
         parcel = wrap(trainer)
         digest = send(api, parcel.content)
-        return Code("value", name, "", digest, parcel.by_value, parcel.path, parcel.arguments)
+        path = tuple(str(Path(place).absolute()) for place in parcel.path)
+        return Code("value", name, "", digest, parcel.by_value, path, parcel.arguments)
     root = project_of(trainer)
     if root is None:
         raise InvalidInput(f"{name} is in no project that git tracks: expected code='value' or code='entry'")
@@ -41,7 +42,7 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     notes += [
         f"left out of the bundle, as it is large: {path} ({short.size(size)})" for path, size in left_out
     ]
-    places = [Path(place).resolve() for place in sys.path if place]
+    places = [Path(place).resolve() for place in sys.path]
     below = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
     arguments = tuple(sys.argv)
     return Code("bundle", name, entry, send(api, content), (), tuple(dict.fromkeys(below)), arguments)

@@ -10,6 +10,7 @@ from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
+from hippotune.serve.bodies import SessionStart
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.code import send_code
 from hippotune.serve.client.facts import read_facts, read_trace
@@ -84,9 +85,11 @@ class RemoteConnection(Connection):
         return self._remote
 
     def note_aim(self, metric: str, mode: str) -> None:
-        """Have sessions say what the study is tuned for."""
-        self._aim = metric, mode
-        self.remote.aim = self._aim
+        """Have the server remember what the study is tuned for."""
+        if self._aim != (metric, mode):
+            self._aim = self.remote.aim = metric, mode
+            start = SessionStart(self._study.name, metric, mode)
+            self.api.call("PUT", self.remote.loop.address, start)
 
     def close(self) -> None:
         """End the session; the definition is made anew at the next use."""

@@ -59,7 +59,7 @@ class RemoteLoop:
         self._renew = renew
         self._patience = patience
         self._aio = asyncio.get_running_loop()
-        self._address = ""
+        self.address = ""
         self._said = Said()
         self._deliver: dict[int, Deliver] = {}
         self._heard: dict[int, set[tuple[int, bool]]] = {}
@@ -80,7 +80,7 @@ class RemoteLoop:
 
     async def start(self) -> None:
         """Begin a session."""
-        self._address, opened = await self._renew()
+        self.address, opened = await self._renew()
         self._begin(opened)
         self._tasks = [self._aio.create_task(self._live())]
 
@@ -225,7 +225,7 @@ class RemoteLoop:
         pause = Pause(self._patience)
         while True:
             try:
-                self._address, opened = await self._renew()
+                self.address, opened = await self._renew()
                 break
             except ServerLost as error:
                 try:
@@ -252,7 +252,7 @@ class RemoteLoop:
                 batch = self._batch()
                 body = wire.Messages(self._first, tuple(batch), self._after)
                 try:
-                    await self._api.call("POST", f"{self._address}/messages", body)
+                    await self._api.call("POST", f"{self.address}/messages", body)
                 except ServerLost as error:
                     await asyncio.sleep(pause.next(error))
                     continue
@@ -277,7 +277,7 @@ class RemoteLoop:
         pause = Pause(self._patience)
         while True:
             try:
-                async with self._api.events(f"{self._address}/items", str(self._after)) as stream:
+                async with self._api.events(f"{self.address}/items", str(self._after)) as stream:
                     async for event in stream:
                         pause = Pause(self._patience)
                         self._take(event.kind, event.number, event.data)
@@ -355,7 +355,7 @@ class RemoteLoop:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(HippoError):
-            await self._api.call("DELETE", self._address)
+            await self._api.call("DELETE", self.address)
 
 
 class _Renewed(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from hippotune.durable import replacing
 from hippotune.errors import HippoError, TrialFailed
 from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config
-from hippotune.serve.bodies import WhichModel
+from hippotune.serve.bodies import Located, WhichModel
 from hippotune.shell.runtime import Closed
 from hippotune.study.best import Best
 from hippotune.study.models import failed_trial
@@ -49,17 +50,22 @@ class RemoteModels:
         """Return the best result; its model is trained again where it is not kept."""
         trial, step = result.trial, result.step
         assert result.metrics is not None
+        path = None
         with suppress(TrialFailed):
             keeping, _ = await self._hold(trial, step, runtime)
+            which = WhichModel(trial.config.to_json(), step, keeping.isolation_key(trial))
+            address = f"/plans/{self._connection.remote.key}/located"
+            found = await asyncio.to_thread(self._connection.api.call, "POST", address, which, Located)
+            path = Path(found.path)
             keeping.let_go()
-        return self.described(trial, step, result.metrics)
+        return self.described(trial, step, result.metrics, path)
 
-    def described(self, trial: Trial, step: int, metrics: Mapping[str, float]) -> Best:
+    def described(self, trial: Trial, step: int, metrics: Mapping[str, float], path: Path | None) -> Best:
         """Return a best result of which the server has the model."""
         export = partial(self.export, trial, step)
         load = partial(self._load_best, trial, step, export=export)
         listed = self._study._listed_name
-        return RemoteBest(trial.number, trial.config, step, metrics, None, listed, load)
+        return RemoteBest(trial.number, trial.config, step, metrics, path, listed, load)
 
     def _load_best(self, trial: Trial, step: int, bare: bool = False, **_: object) -> Trainer:
         return self.load(trial, step, bare)

@@ -1,0 +1,105 @@
+"""How code gets to a server: by name, in a bundle, by value; and what is no code."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import hippotune as hippo
+from hippotune import GridSearch, InvalidInput, Study
+from hippotune.serve.blobs import Blobs
+from hippotune.serve.client.code import bundle
+from hippotune.serve.definition import Code
+from serve.serving import serving
+
+PROJECT = """
+import hippotune as hippo
+
+class Adds(hippo.Trainer):
+    def build(self):
+        self.total = 0.0
+    def setup(self, hp):
+        self.lr = hp["lr"]
+    def train(self):
+        self.total += self.lr
+    def evaluate(self):
+        return {"total": self.total}
+"""
+CLIENT = """
+import sys
+from adding.trainer import Adds
+from hippotune import GridSearch, Study
+study = Study("adds", Adds, url=sys.argv[1], code=sys.argv[2] if len(sys.argv) > 2 else None)
+report = study.tune(GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_steps=4), progress=False)
+print(report.best.metrics["total"], study._connection.definition.code.kind, study.key.digest)
+study.close()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that git tracks, with a package and a large file."""
+    root = tmp_path / "project"
+    (root / "adding").mkdir(parents=True)
+    (root / "adding" / "__init__.py").write_text("")
+    (root / "adding" / "trainer.py").write_text(PROJECT)
+    (root / "large.bin").write_bytes(b"x" * (11 << 20))
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *command], cwd=root, check=True)
+    (root / "untracked.py").write_text("raise RuntimeError")
+    return root
+
+
+def test_a_bundle_has_what_git_tracks_and_names_what_is_large(project: Path) -> None:
+    content, left_out = bundle(project)
+    assert zipfile.ZipFile(io.BytesIO(content)).namelist() == ["adding/__init__.py", "adding/trainer.py"]
+    assert [name for name, _ in left_out] == ["large.bin"]
+    assert bundle(project)[0] == content
+
+
+def test_a_project_goes_in_a_bundle_and_is_the_same_plan_by_value(project: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "home") as running:
+        found = []
+        for kind in ([], ["value"]):
+            command = [sys.executable, "-c", CLIENT, running.url, *kind]
+            done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            found.append(done.stdout.split())
+    assert [each[0] for each in found] == ["4.0", "4.0"]
+    assert [each[1] for each in found] == ["bundle", "value"]
+    assert found[0][2] == found[1][2]
+
+
+def test_an_installed_trainer_needs_no_code(tmp_path: Path) -> None:
+    from study.walkers import Walker
+
+    with serving(tmp_path, allow_code=False) as running:
+        options = {"url": running.url, "code": "entry", "tuner": "client"}
+        with Study("walks", Walker, **options) as study:  # type: ignore[arg-type]
+            grid = GridSearch({"lr": [0.1], "bs": [16]}, metric="loss", mode="min", max_steps=2)
+            assert study.tune(grid, progress=False).best.step == 2
+        server = Study("walks", Walker, url=running.url, code="entry")
+        with pytest.raises(hippo.HippoError, match="--allow-code"):
+            server.tune(grid, progress=False)
+
+
+@pytest.mark.parametrize("name", ["../up.py", "/top.py", "a/../../b.py"])
+def test_a_bundle_that_reaches_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, "x")
+    content = file.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    blobs = Blobs(tmp_path / "code", allow_code=True)
+    blobs.put(digest, content)
+    with pytest.raises(InvalidInput, match="below one folder"):
+        blobs.parcel(Code("bundle", "a.B", "a:B", digest))
+    with pytest.raises(InvalidInput, match="as its address says"):
+        blobs.put("0" * 64, content)
