@@ -41,6 +41,7 @@ def beat_of(readings: Readings, study: str, pulse: Pulse, steps: tuple[int | Non
         running_seconds=pulse.running_seconds,
         chain=pulse.chain,
         checkpoint_bytes=pulse.checkpoint_bytes,
+        is_proved=pulse.is_proved,
         unique=steps[0],
         left=steps[1],
     )
@@ -59,6 +60,7 @@ def pulse_of(beat: Beat) -> Pulse:
         chain=beat.chain,
         step_seconds=beat.step_seconds,
         checkpoint_bytes=beat.checkpoint_bytes,
+        is_proved=beat.is_proved,
         unique=beat.unique,
         left=beat.left,
     )

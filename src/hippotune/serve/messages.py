@@ -332,6 +332,7 @@ class Beat(Struct, omit_defaults=True):
     running_seconds: float
     chain: float
     checkpoint_bytes: int
+    is_proved: bool = True
     unique: int | None = None
     left: int | None = None
 

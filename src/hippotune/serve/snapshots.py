@@ -20,6 +20,7 @@ class BestSoFar(Struct):
     step: int
     config: ConfigJson
     metrics: dict[str, Number]
+    is_proved: bool = True
 
 
 class SnapshotJson(Struct):
@@ -41,7 +42,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     found = (
         None
         if best is None
-        else BestSoFar(best.trial, best.step, best.config.to_json(), numbers(best.metrics))
+        else BestSoFar(best.trial, best.step, best.config.to_json(), numbers(best.metrics), best.is_proved)
     )
     return msgspec.json.encode(SnapshotJson(plain, tuple(map(line_of, snapshot.workers)), found))
 
@@ -67,6 +68,7 @@ def decode_snapshot(data: bytes | str) -> Snapshot:
             given.best.step,
             Config.from_json(given.best.config),
             read_numbers(given.best.metrics),
+            given.best.is_proved,
         )
     )
     return Snapshot(**whole, workers=tuple(map(read_line, given.workers)), best=best)  # type: ignore[arg-type]

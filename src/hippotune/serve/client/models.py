@@ -46,10 +46,12 @@ class RemoteModels:
         self._study = study
         self._connection = connection
 
-    async def best(self, result: Result, runtime: Runtime) -> Best:
-        """Return the best result; its model is trained again where it is not kept."""
+    async def best(self, result: Result, runtime: Runtime, in_time: bool = True) -> Best:
+        """Return the best result; its model is trained again where it is not kept, but not after time is up."""
         trial, step = result.trial, result.step
         assert result.metrics is not None
+        if not (in_time or result.final):
+            return self.described(trial, step, result.metrics, None)
         path = None
         with suppress(TrialFailed):
             keeping, _ = await self._hold(trial, step, runtime)
