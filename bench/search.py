@@ -4,9 +4,8 @@ Every search runs inside Hippo with sharing on, one worker, on the recorded curv
 training seed. What it chooses is judged by the other training seeds: its regret is its mean loss there over
 that of the best config of the space. Lazy's defaults were chosen on training seed 0, so searches run on the
 others. Searches of one seed are compared in pairs; intervals are the middle 95 % of 4,000 bootstrap means.
-Steps
-are those that were trained; worker-seconds count loads (2 steps' time), saves (half a step) and evaluations (a
-fifth) too.
+Steps are those that were trained; worker-seconds count loads (2 steps' time), saves (half a step) and
+evaluations (a fifth) too.
 
 Bars:
 * Lazy finds TPE's final best with at most half of TPE's steps, and of its worker-seconds, on the spaces of
