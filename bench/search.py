@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -34,6 +34,7 @@ import hippotune as hippo
 from curve_spaces import METRIC, SEEDS, SPACES
 from harness import Bar
 from hippotune.tuners import Result, TrialGroup, Trials, Tuner
+from hippotune.tuners.space_tuner import SpaceTuner
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -76,12 +77,12 @@ class Run:
         return next(reached, (self.steps, self.seconds))
 
 
-class Traced(Tuner):
+class Traced(SpaceTuner):
     """Another tuner, with notes of what it has heard at the last step, and what was spent by then."""
 
-    def __init__(self, tuner: Tuner, last: int, run: Run) -> None:
-        self.metric, self.mode = tuner.metric, tuner.mode
-        self._tuner, self._last, self._run = tuner, last, run
+    def __init__(self, tuner: Tuner, space: str, run: Run) -> None:
+        super().__init__(SPACES[space].space, METRIC, "min", SPACES[space].steps)
+        self._tuner, self._run = tuner, run
 
     async def run(self, trials: Trials) -> None:
         engine = trials._loop.engine
@@ -89,7 +90,7 @@ class Traced(Tuner):
 
         async def note() -> Result:
             result = await hear()
-            if result.step == self._last and result.metrics is not None:
+            if result.step == self.max_steps and result.metrics is not None:
                 now = trials.timing().now
                 self._run.found.append((engine.trained, now, result.metrics[METRIC], result.trial.config))
             return result
@@ -190,7 +191,7 @@ def searched(space: str, seed: int, search: int) -> dict[str, Run]:
         executor = hippo.Simulated(1, metrics=recorded(space, search), **COSTS)
         tuner = make(space, seed, runs["TPE"].steps)
         with hippo.Study(f"{space}-{seed}", NotTrained, executor=executor, audit=0) as study:
-            report = study.tune(Traced(tuner, SPACES[space].steps, run), progress=False)
+            report = study.tune(Traced(tuner, space, run), progress=False)
         run.steps, run.seconds = report.work.steps_trained, report.work.worker_seconds
     return runs
 
@@ -218,45 +219,63 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return float(numbers.mean()), float(low), float(high)
 
 
-def compared(space: str, seeds: int, figures: dict[str, Any]) -> None:
-    """Run everything on one space, print a table, and note the figures that there are bars for."""
-    table: dict[str, list[tuple[float, float, float, float]]] = {}
-    shares: dict[str, list[tuple[float, float]]] = {}
-    for seed in range(seeds):
-        there = [each for each in SEEDS if (FOLDER / f"{space}-{each}.json.gz").exists()]
-        search = there[1 + seed % (len(there) - 1)]
-        others = tuple(each for each in there if each != search)
-        runs = searched(space, seed, search)
-        aim = runs["TPE"].best()
-        assert aim is not None
-        goal = runs["TPE"].steps, runs["TPE"].seconds
-        for name, run in runs.items():
-            best = run.best()
-            lost = regret(space, best[1], others) if best is not None else np.nan
-            at, seconds = run.until(aim[0])
-            reached = best is not None and best[0] <= aim[0]
-            table.setdefault(name, []).append((lost, run.steps, run.seconds, reached))
-            shares.setdefault(name, []).append((at / goal[0], seconds / goal[1]))
-    print(f"\n{space}: {len(SPACES[space].space)} configs, {seeds} seeds")
+class Outcome(NamedTuple):
+    """What came of a search: against the best config, and against TPE with the same seed."""
+
+    regret: float
+    steps: float
+    seconds: float
+    reached: bool
+    steps_share: float
+    seconds_share: float
+
+
+def outcomes(space: str, seed: int) -> dict[str, Outcome]:
+    """Run all searches of one seed on one space."""
+    there = [each for each in SEEDS if (FOLDER / f"{space}-{each}.json.gz").exists()]
+    search = there[1 + seed % (len(there) - 1)]
+    others = tuple(each for each in there if each != search)
+    runs = searched(space, seed, search)
+    tpe = runs["TPE"]
+    aim = tpe.best()
+    assert aim is not None
+    found: dict[str, Outcome] = {}
+    for name, run in runs.items():
+        best = run.best()
+        lost = np.nan if best is None else regret(space, best[1], others)
+        steps, seconds = run.until(aim[0])
+        reached = best is not None and best[0] <= aim[0]
+        shares = steps / tpe.steps, seconds / tpe.seconds
+        found[name] = Outcome(lost, run.steps, run.seconds, reached, *shares)
+    return found
+
+
+def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]) -> None:
+    """Print a table of the searches on one space, and note the figures that there are bars for."""
+    table = {name: [found[name] for found in each] for name in each[0]}
+    print(f"\n{space}: {len(SPACES[space].space)} configs, {len(each)} seeds")
     print(f"  {'search':<26}{'regret':>9}{'steps':>8}{'seconds':>9}{'TPE’s best':>12}{'of its steps':>22}")
     for name, rows in table.items():
-        lost, steps, seconds, reached = np.nanmean(np.array(rows, dtype=float), axis=0)
-        share, low, high = interval([each for each, _ in shares[name]])
+        lost, steps, seconds, reached, *_ = np.nanmean(np.array(rows, dtype=float), axis=0)
+        share, low, high = interval([row.steps_share for row in rows])
         print(
             f"  {name:<26}{lost:>9.4f}{steps:>8,.0f}{seconds:>9,.0f}{reached:>12.0%}"
             f"{share:>9.2f} [{low:.2f}, {high:.2f}]"
         )
 
     def apart(one: str, other: str) -> tuple[float, float, float]:
-        found = interval([a[0] - b[0] for a, b in zip(table[one], table[other], strict=True)])
+        found = interval([a.regret - b.regret for a, b in zip(table[one], table[other], strict=True)])
         print(f"  regret of {one} − {other}: {found[0]:+.4f} [{found[1]:+.4f}, {found[2]:+.4f}]")
         return found
 
     if space in SCHEDULES:
-        for place, unit in enumerate(("steps", "worker-seconds")):
-            figures[f"{space}: {unit} of Lazy for TPE's best, of TPE's"] = interval(
-                [each[place] for each in shares["Lazy"]]
-            )[0]
+        lazy = table["Lazy"]
+        shares = {
+            "steps": [row.steps_share for row in lazy],
+            "worker-seconds": [row.seconds_share for row in lazy],
+        }
+        for unit, share in shares.items():
+            figures[f"{space}: {unit} of Lazy for TPE's best, of TPE's"] = float(np.mean(share))
     figures[f"{space}: Lazy worse than random by at least"] = apart("Lazy", "random")[1]
     for kind in ("halving", "TPE + ASHA"):
         found = apart(f"{kind}, state rungs", f"{kind}, trial rungs")
@@ -270,7 +289,7 @@ def compared(space: str, seeds: int, figures: dict[str, Any]) -> None:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for space in options.space or SPACES:
-        compared(space, options.seeds, figures)
+        compared(space, [outcomes(space, seed) for seed in range(options.seeds)], figures)
     print()
     return figures
 
