@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -319,3 +321,12 @@ def test_importing_hippo_is_quick_because_heavy_packages_wait() -> None:
     code = f"import sys, hippotune; print([name for name in '{heavy}'.split(', ') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+def test_nothing_of_a_closed_plan_is_kept(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.eval({"lr": 0.5, "bs": 2}, 2)
+        runtime = weakref.ref(study._connection.runtime)
+        assert runtime() is not None
+    gc.collect()
+    assert runtime() is None

@@ -279,3 +279,5 @@ def release(runtime: Runtime) -> None:
         runtime.users -= 1
         if runtime.users <= 0:
             runtime.close()
+        for place in [place for place, each in _open.items() if each.closed]:
+            del _open[place]

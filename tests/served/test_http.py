@@ -19,7 +19,7 @@ from hippotune.protocol.events import WorkerJoined
 from hippotune.serve.guard import Limits
 from hippotune.serve.openapi import document
 from hippotune.serve.program import Options, serve
-from serve.serving import Running, serving
+from served.serving import Running, serving
 from study.walkers import Walker
 
 TOKENS = {"reader": "r" * 20, "writer": "w" * 20, "boss": "b" * 20}

@@ -11,7 +11,7 @@ import pytest
 
 from hippotune.executors.base import Executor
 from hippotune.study.study import Study
-from serve.serving import Running
+from served.serving import Running
 from study import test_branching, test_deadlines, test_logged, test_promises, test_study
 
 BY_CLIENT = [

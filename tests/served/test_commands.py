@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hippotune.store.served import served_at
-from serve.serving import wait_for
+from served.serving import wait_for
 
 STUDY = """
 import hippotune as hippo

@@ -16,7 +16,7 @@ from hippotune import GridSearch, InvalidInput, Study
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.code import bundle
 from hippotune.serve.definition import Code
-from serve.serving import serving
+from served.serving import serving
 
 PROJECT = """
 import hippotune as hippo

@@ -22,8 +22,8 @@ from hippotune.serve.client.following import follow, send_study
 from hippotune.serve.reports import report_of
 from hippotune.study.report import Report
 from hippotune.view.base import Silent
-from serve.serving import CuttingProxy, ServerProcess, serving, wait_for
-from serve.slow import SlowWalker
+from served.serving import CuttingProxy, ServerProcess, serving, wait_for
+from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -61,7 +61,7 @@ def check_facts(url: str, key: str) -> None:
 
 CLIENT = """
 import sys
-from serve.slow import SlowWalker
+from served.slow import SlowWalker
 from hippotune import GridSearch, Study
 space = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
 study = Study("left", SlowWalker, url=sys.argv[1], code="value")

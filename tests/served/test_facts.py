@@ -11,7 +11,7 @@ from hippotune import Study
 from hippotune.protocol.wire import decode_fact
 from hippotune.serve.client.api import Api, EventReader
 from hippotune.serve.client.facts import read_facts
-from serve.serving import Running, serving, wait_for
+from served.serving import Running, serving, wait_for
 from study.walkers import Walker
 
 
