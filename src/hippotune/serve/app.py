@@ -157,5 +157,5 @@ def document_of_all() -> dict[str, Any]:
     blobs = Blobs(Path(), allow_code=False)
     guard = Guard(tokens, health, (), Limits())
     hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
-    studies = StudyRoutes(Studies(Path(), blobs, tokens, dict, str), guard)
+    studies = StudyRoutes(Studies(Path(), blobs, tokens, dict, str), hub, guard)
     return document(Application(hub, studies, guard, health, lambda: None).table)

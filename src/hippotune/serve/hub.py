@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,8 +20,8 @@ from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.history.studies import listed_as
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
-from hippotune.plan.facts import Fact
-from hippotune.protocol.events import OwnerSet
+from hippotune.plan.facts import Fact, StudyStopped
+from hippotune.protocol.events import ActionTaken, OwnerSet
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
@@ -281,6 +282,18 @@ class Hub:
         plan.idle_since = time.monotonic()
         if not plan.runtime.closed:
             await plan.ask(session.end)
+
+    async def stop_study(self, study: str, user: str, by: str) -> None:
+        """End the sessions of a study that was stopped, and have the log of its plan say so."""
+        for plan in self.plans:
+            for session in list(plan.sessions.values()):
+                if (session.study, session.user) == (study, user):
+                    await plan.ask(partial(self._note_stop, plan, study, by))
+                    await self.end_session(plan, session)
+
+    def _note_stop(self, plan: ServedPlan, study: str, by: str) -> None:
+        loop = plan.runtime.loop
+        loop.handle(ActionTaken(StudyStopped(study, loop.readings.now(), by)))
 
     # What is not used any more.
 

@@ -47,28 +47,34 @@ class Probes:
         self._environment = environment
         self._user = user
         self._known: dict[Parcel, Probed] = {}
+        self._asking: dict[Parcel, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def identify(self, parcel: Parcel, fingerprinted: bool, is_fixed: bool) -> Probed:
         """Return what a trainer is; where its code `is_fixed`, what was found before."""
+        if not (is_fixed and fingerprinted):
+            return self._identified(parcel, fingerprinted)
         with self._lock:
-            known = self._known.get(parcel) if is_fixed and fingerprinted else None
-        if known is not None:
-            return known
+            one_at_a_time = self._asking.setdefault(parcel, threading.Lock())
+        with one_at_a_time:
+            known = self._known.get(parcel)
+            if known is None:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                known = self._known[parcel] = self._identified(parcel, fingerprinted)
+        with self._lock:
+            self._asking.pop(parcel, None)
+        return known
+
+    def _identified(self, parcel: Parcel, fingerprinted: bool) -> Probed:
         found = self.ask(parcel, WhatIsIt(fingerprinted))
-        probed = Probed(
+        return Probed(
             found["name"],
             found["qualified"],
             Fingerprint(found["digest"], found["parts"], frozenset(found["imports"])),
             found["versions"],
             _RULES.get(found["fits"]),
         )
-        if is_fixed and fingerprinted:
-            with self._lock:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[parcel] = probed
-        return probed
 
     def ask(self, parcel: Parcel, question: Question) -> dict[str, Any]:
         """Return the answer of a process that opens the parcel."""

@@ -100,7 +100,9 @@ class Server:
             lambda: self._own_url,
             options.worker_user,
         )
-        self.app = app = Application(self._hub, StudyRoutes(self._studies, guard), guard, health, self.stop)
+        self.app = app = Application(
+            self._hub, StudyRoutes(self._studies, self._hub, guard), guard, health, self.stop
+        )
         self._config = uvicorn.Config(
             app.asgi,
             log_config=None,

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
+from hippotune.serve.hub import Hub
 from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Parameter, Route
@@ -38,8 +39,9 @@ class GoingJson(Struct):
 class StudyRoutes:
     """Handlers of what is below /studies."""
 
-    def __init__(self, studies: Studies, guard: Guard) -> None:
+    def __init__(self, studies: Studies, hub: Hub, guard: Guard) -> None:
         self._studies = studies
+        self._hub = hub
         self._guard = guard
 
     def begin(self) -> None:
@@ -122,6 +124,7 @@ class StudyRoutes:
         """End a study."""
         live = self._own(request)
         await asyncio.to_thread(self._studies.stop, live.record.name)
+        await self._hub.stop_study(live.record.name, live.record.user, request.state.user.name)
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:

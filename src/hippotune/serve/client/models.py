@@ -47,7 +47,7 @@ class RemoteModels:
         self._connection = connection
 
     async def best(self, result: Result, runtime: Runtime, in_time: bool = True) -> Best:
-        """Return the best result; a model that is not kept is trained again, but not after time is up."""
+        """Return the best result; its model is trained again where it is not kept, and there is time."""
         trial, step = result.trial, result.step
         assert result.metrics is not None
         if not (in_time or result.final):
