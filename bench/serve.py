@@ -22,6 +22,7 @@ import asyncio
 import json
 import random
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ from serve_rig import (
     tuner_of,
 )
 
+PARTS = ("held", "overhead", "load", "kills")
 BARS = [
     Bar("steps_beside_the_union", "at most", 0),
     Bar("results_that_differ", "at most", 0),
@@ -143,22 +145,33 @@ def measure(options: argparse.Namespace) -> Figures:
         raise SystemExit
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for clients in (2, 4, 8):
-            (place := folder / f"held-{clients}").mkdir()
-            figures |= held(clients, place)
-        figures["steps_beside_the_union"] = sum(
-            abs(figures[f"trained_{n}"] - figures[f"unique_{n}"]) for n in (2, 4, 8)
-        )
-        figures["results_that_differ"] = sum(figures.pop(f"differ_{n}") for n in (2, 4, 8))
-        (place := folder / "overhead").mkdir()
-        figures |= overhead(place, options.repeat)
-        (place := folder / "load").mkdir()
-        with ServerProcess(place / "home") as server:
-            figures |= asyncio.run(load(server, options.clients, options.trials, 10))
-        (place := folder / "kills").mkdir()
-        figures |= killed(options.kills, place, options.seed)
+        for part in PARTS if options.only is None else [options.only]:
+            (folder := Path(name) / part).mkdir()
+            figures |= globals()[f"measure_{part}"](options, folder)
     return figures
+
+
+def measure_held(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for clients in (2, 4, 8):
+        (place := folder / str(clients)).mkdir()
+        figures |= held(clients, place)
+    beside = [abs(figures[f"trained_{n}"] - figures[f"unique_{n}"]) for n in (2, 4, 8)]
+    differ = [figures.pop(f"differ_{n}") for n in (2, 4, 8)]
+    return {**figures, "steps_beside_the_union": sum(beside), "results_that_differ": sum(differ)}
+
+
+def measure_overhead(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    return overhead(folder, options.repeat)
+
+
+def measure_load(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    with ServerProcess(folder / "home") as server:
+        return asyncio.run(load(server, options.clients, options.trials, 10))
+
+
+def measure_kills(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    return killed(options.kills, folder, options.seed)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -166,10 +179,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=100, help="trials of each (100)")
     parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of server and clients (100)")
     parser.add_argument("--repeat", type=int, default=3, help="take the median of so many runs (3)")
+    parser.add_argument("--only", choices=PARTS, help="measure one part, and check its bars")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of kills and cuts")
     for name, kind in (("client", int), ("url", str), ("step-seconds", float), ("tuner", str)):
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
 
 
+def bars(only: str | None) -> list[Bar]:
+    """Return the bars of a part, or of all."""
+    of = {"held": BARS[:2], "overhead": BARS[2:3], "load": BARS[3:6], "kills": BARS[6:]}
+    return BARS if only is None else of[only]
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, BARS, arguments)
+    given = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv[:-1] else None
+    run(__doc__, measure, bars(given), arguments)
