@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from hippotune.executors.base import Executor
 
 _DESCRIPTION = """\
-Serve the studies of a home: the plans, the scheduler and the workers are here, and clients submit to
-them by Study(url=...) or hippo submit. Studies of one trainer share what they train, whoever they are
-from, while they run. Ctrl-C or SIGTERM saves what runs; the next server goes on from there."""
+Serve the studies of a home: the plans, the scheduler and the workers are here, and clients submit
+to them by Study(url=...) or hippo submit. Studies of one trainer share what they train while they
+run, whoever they are from. Ctrl-C or SIGTERM saves what runs; the next server goes on from there."""
 
 _EXAMPLES = """\
 a token file has lines of NAME ROLE TOKEN, with a role of read, submit or admin, and mode 600

@@ -8,8 +8,8 @@ from hippotune.cli.command import Commands, add_command
 from hippotune.cli.server import add_server, url_of
 
 _DESCRIPTION = """\
-End a study that a server tunes, where it is: what it has trained stays, and submitted again it goes on.
-Without STUDY, end the server: what runs is saved, and the next server goes on."""
+End a study that a server tunes, where it is: what it has trained stays, and submitted again it goes
+on. Without STUDY, end the server: what runs is saved, and the next server goes on."""
 
 _EXAMPLES = """\
 examples:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from hippotune.study.study import Study
 
 _DESCRIPTION = """\
-Have a server tune the study that FILE defines, in the background: this machine may be switched off, or
-only this terminal closed. Where no server has the study's home, one is started on this machine.
+Have a server tune the study that FILE defines, in the background: this terminal may be closed.
+Where no server has the study's home, one is started on this machine.
 
-With --ray, FILE and what lies beside it are sent to a Ray cluster instead, and run there as a Ray job.
-Folders named .hippo and large files stay here; the study's home has to last longer than the job: a
-folder that all nodes see, or an object store."""
+With --ray, FILE and what lies beside it are sent to a Ray cluster instead, and run there as a Ray
+job. Folders named .hippo and large files stay here; the study's home has to last longer than the
+job: a folder that all nodes see, or an object store."""
 
 _EXAMPLES = """\
 examples:
