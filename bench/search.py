@@ -12,7 +12,7 @@ Bars:
   schedules (digits, mnist: Table 2; letters: WSD). Where a run never gets there, all that it spent counts.
 * Lazy is nowhere worse than random search, beyond the interval.
 * State rungs are nowhere worse than trial rungs, beyond the interval, and better where schedules part late
-  (letters), in successive halving.
+  (letters), in successive halving of the whole space, as in the Hippo paper (15 to 120 steps, by four).
 
     python bench/search.py [--seeds 20] [--space digits] [--check]
 """
@@ -42,7 +42,7 @@ FOLDER = Path(__file__).parent / "curves"
 TRIALS = 40
 COSTS = {"load": 2.0, "save": 0.5, "evaluate": 0.2}
 SCHEDULES = ("digits", "mnist", "letters")
-RUNGS = {120: (15, 2), 60: (15, 2)}
+FIRST_RUNG, REDUCTION = 15, 4
 
 
 class NotTrained(hippo.Trainer):
@@ -148,12 +148,14 @@ def searches() -> dict[str, Make]:
     def halving(kind: Callable[..., Tuner], rungs: str, **more: Any) -> Make:
         def make(space: str, seed: int, steps: int) -> Tuner:
             curves = SPACES[space]
-            least, reduction = RUNGS[curves.steps]
-            given = {"min_steps": least, "reduction": reduction, "rungs": rungs, "seed": seed}
+            given = {"min_steps": FIRST_RUNG, "reduction": REDUCTION, "rungs": rungs, "seed": seed}
             given |= {name: value(space, seed, steps) for name, value in more.items()}
             return kind(curves.space, METRIC, "min", max_steps=curves.steps, **given)
 
         return make
+
+    def everything(space: str, seed: int, steps: int) -> int:
+        return len(SPACES[space].space)
 
     def many(space: str, seed: int, steps: int) -> int:
         return min(len(SPACES[space].space) // 2, 3 * TRIALS)
@@ -168,8 +170,8 @@ def searches() -> dict[str, Make]:
         "grid, depth first": depth_first,
         "TPE + ASHA, state rungs": halving(hippo.ASHA, "states", trials=many, sampler=sampler),
         "TPE + ASHA, trial rungs": halving(hippo.ASHA, "trials", trials=many, sampler=sampler),
-        "halving, state rungs": halving(hippo.SuccessiveHalving, "states", trials=many),
-        "halving, trial rungs": halving(hippo.SuccessiveHalving, "trials", trials=many),
+        "halving, state rungs": halving(hippo.SuccessiveHalving, "states", trials=everything),
+        "halving, trial rungs": halving(hippo.SuccessiveHalving, "trials", trials=everything),
         "TPE, cost-aware": of(hippo.OptunaSearch, trials=TRIALS, cost_aware=True),
         "Lazy": of(hippo.Lazy, steps=budget),
         "Lazy without branches": of(hippo.Lazy, steps=budget, branches=False),
