@@ -2,10 +2,10 @@
 
 Every search runs inside Hippo with sharing on, one worker, on the recorded curves (bench/record.py) of one
 training seed. What it chooses is judged by the other training seeds: its regret is its mean loss there over
-that of the best config of the space. Lazy's defaults were chosen on training seed 0, so searches run on the
-others. Searches of one seed are compared in pairs; intervals are the middle 95 % of 4,000 bootstrap means.
-Steps are those that were trained; worker-seconds count loads (2 steps' time), saves (half a step) and
-evaluations (a fifth) too.
+that of the best config of the space. Its gap is the same on the training seed that it searched. Lazy's
+defaults were chosen on training seed 0, so searches run on the others. Searches of one seed are compared in
+pairs; intervals are the middle 95 % of 4,000 bootstrap means. Steps are those that were trained; worker-
+seconds count loads (2 steps' time), saves (half a step) and evaluations (a fifth) too.
 
 Bars:
 * Lazy finds TPE's final best with at most half of TPE's steps, and of its worker-seconds, on the spaces of
@@ -225,6 +225,7 @@ class Outcome(NamedTuple):
     """What came of a search: against the best config, and against TPE with the same seed."""
 
     regret: float
+    gap: float
     steps: float
     seconds: float
     reached: bool
@@ -245,10 +246,11 @@ def outcomes(space: str, seed: int) -> dict[str, Outcome]:
     for name, run in runs.items():
         best = run.best()
         lost = np.nan if best is None else regret(space, best[1], others)
+        gap = np.nan if best is None else regret(space, best[1], (search,))
         steps, seconds = run.until(aim[0])
         reached = best is not None and best[0] <= aim[0]
         shares = steps / tpe.steps, seconds / tpe.seconds
-        found[name] = Outcome(lost, run.steps, run.seconds, reached, *shares)
+        found[name] = Outcome(lost, gap, run.steps, run.seconds, reached, *shares)
     return found
 
 
@@ -256,12 +258,14 @@ def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]
     """Print a table of the searches on one space, and note the figures that there are bars for."""
     table = {name: [found[name] for found in each] for name in each[0]}
     print(f"\n{space}: {len(SPACES[space].space)} configs, {len(each)} seeds")
-    print(f"  {'search':<26}{'regret':>9}{'steps':>8}{'seconds':>9}{'TPE’s best':>12}{'of its steps':>22}")
+    print(
+        f"  {'search':<26}{'regret':>9}{'gap':>9}{'steps':>8}{'seconds':>9}{'TPE’s best':>12}{'of its steps':>22}"
+    )
     for name, rows in table.items():
-        lost, steps, seconds, reached, *_ = np.nanmean(np.array(rows, dtype=float), axis=0)
+        lost, gap, steps, seconds, reached, *_ = np.nanmean(np.array(rows, dtype=float), axis=0)
         share, low, high = interval([row.steps_share for row in rows])
         print(
-            f"  {name:<26}{lost:>9.4f}{steps:>8,.0f}{seconds:>9,.0f}{reached:>12.0%}"
+            f"  {name:<26}{lost:>9.4f}{gap:>9.4f}{steps:>8,.0f}{seconds:>9,.0f}{reached:>12.0%}"
             f"{share:>9.2f} [{low:.2f}, {high:.2f}]"
         )
 
