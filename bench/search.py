@@ -258,9 +258,8 @@ def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]
     """Print a table of the searches on one space, and note the figures that there are bars for."""
     table = {name: [found[name] for found in each] for name in each[0]}
     print(f"\n{space}: {len(SPACES[space].space)} configs, {len(each)} seeds")
-    print(
-        f"  {'search':<26}{'regret':>9}{'gap':>9}{'steps':>8}{'seconds':>9}{'TPE’s best':>12}{'of its steps':>22}"
-    )
+    head = {"regret": 9, "gap": 9, "steps": 8, "seconds": 9, "TPE’s best": 12, "of its steps": 22}
+    print(f"  {'search':<26}" + "".join(f"{word:>{width}}" for word, width in head.items()))
     for name, rows in table.items():
         lost, gap, steps, seconds, reached, *_ = np.nanmean(np.array(rows, dtype=float), axis=0)
         share, low, high = interval([row.steps_share for row in rows])
