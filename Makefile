@@ -7,12 +7,12 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-server test lint types tests bench wheel clean
+.PHONY: help setup demo demo-server page browser test lint types tests bench pictures wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-setup: $(READY)  ## Make a virtual environment with everything, at pinned versions.
+setup: $(READY) page  ## Make a virtual environment with everything, at pinned versions.
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -21,6 +21,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# The page is built into the package. All else works without it, so setting up goes on where npm's registry is out
+# of reach.
+NODE := page/node.sh $(abspath $(BIN)/python)
+NPM := $(NODE) npm --silent --no-audit --no-fund --no-update-notifier --fetch-retries 1
+STATIC := src/hippotune/page/static
+PAGE := $(STATIC)/index.html
+
+page: $(READY)  ## Build the page that hippo shows in browsers.
+	@$(MAKE) --no-print-directory $(PAGE) || \
+		echo "The page is not built, for lack of npm's registry; all else works. To build it later: make page"
+
+$(PAGE): page/package-lock.json page/build.js $(shell find page/src -type f)
+	$(NPM) --prefix page ci --omit=dev
+	$(NODE) node page/build.js
 
 demo: $(READY)  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
 	$(BIN)/hippo run examples/digits$(if $(filter ray,$(EXECUTOR)),_on_ray).py
@@ -37,11 +52,22 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(NPM) --prefix page ci
+	$(NPM) --prefix page run types
 
-tests: $(READY)  # one more than the cores of a small machine: tests wait for processes that they start
+BROWSER := $(VENV)/browser/chromium
+
+browser: $(BROWSER)
+
+$(BROWSER): tests/page/package-lock.json tests/page/unpack.cjs $(READY)
+	$(NPM) --prefix tests/page ci
+	$(NODE) node tests/page/unpack.cjs $(dir $@)
+
+# One more than the cores of a small machine: tests wait for processes that they start.
+tests: $(READY) $(PAGE) $(BROWSER)
 	$(BIN)/pytest -n 3 --dist worksteal
 
-PROGRAMS := serve scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers
+PROGRAMS := serve scale overhead bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers page
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \
@@ -53,7 +79,10 @@ bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants
 	$(BIN)/python bench/deadline.py --real --check || failed="$$failed deadline-for-real"; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
-wheel: $(READY)  ## Build the package, as it is installed elsewhere, into dist/.
+pictures: $(READY) $(PAGE) $(BROWSER)  ## Take the pictures of the page in docs/pictures.
+	$(BIN)/python docs/make_pictures.py
+
+wheel: $(READY) $(PAGE)  ## Build the package, as it is installed elsewhere, into dist/.
 	rm -rf dist build
 	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/*.whl

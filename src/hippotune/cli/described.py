@@ -23,7 +23,6 @@ a distribution by its name is that; nothing else in it is ever run.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import sys
 import tomllib
@@ -34,17 +33,12 @@ from typing import TYPE_CHECKING, Any
 import hippotune as hippo
 from hippotune.cli.script import run_file
 from hippotune.errors import HippoError, InvalidInput
+from hippotune.spaces.written import read_notation
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
-_NOTATION = {
-    name
-    for name, home in hippo._MODULES.items()
-    if home in ("hippotune.sequences", "hippotune.spaces")
-    and name not in ("Config", "Function", "from_torch")
-}
 _TUNERS = {name for name, home in hippo._MODULES.items() if home == "hippotune.tuners"}
 _EXECUTORS = {"Local", "Ray", "Simulated"}
 
@@ -77,7 +71,7 @@ def _study_of(path: Path, content: dict[str, Any]) -> tuple[Study, Tuner]:
 
 def described_tuner(content: Mapping[str, Any]) -> Tuner:
     """Make the tuner that the tables ``space`` and ``tuner`` of a study describe."""
-    space = {name: _notation(value) for name, value in content.get("space", {}).items()}
+    space = {name: read_notation(value) for name, value in content.get("space", {}).items()}
     tuner: Tuner = _made("tuner", content.get("tuner"), _TUNERS, space=space)
     return tuner
 
@@ -114,37 +108,3 @@ def _called(what: str, function: Any, options: Mapping[str, Any], **more: Any) -
         return function(**more, **options)
     except TypeError as error:
         raise InvalidInput(f"{what} cannot be made of {', '.join(options) or 'nothing'}: {error}") from error
-
-
-def _notation(value: Any) -> Any:
-    """Return a value of a space, with text that calls a sequence or a distribution as what it says."""
-    if isinstance(value, list):
-        return [_notation(each) for each in value]
-    if not isinstance(value, str):
-        return value
-    try:
-        found = ast.parse(value, mode="eval").body
-    except SyntaxError:
-        return value
-    is_call = isinstance(found, ast.Call) and isinstance(found.func, ast.Name)
-    return _evaluated(found, value) if is_call else value
-
-
-def _evaluated(node: ast.expr, text: str) -> Any:
-    match node:
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NOTATION:
-            given = [_evaluated(each, text) for each in args]
-            named = {str(each.arg): _evaluated(each.value, text) for each in keywords}
-            try:
-                return getattr(hippo, name)(*given, **named)
-            except TypeError as error:
-                raise InvalidInput(f"{text!r} cannot be made: {error}") from error
-        case ast.Call(func=ast.Name(id=name)):
-            raise InvalidInput(f"{text!r} calls {name}; expected one of {', '.join(sorted(_NOTATION))}")
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_evaluated(each, text) for each in items]
-        case _:
-            try:
-                return ast.literal_eval(node)
-            except (ValueError, TypeError):
-                raise InvalidInput(f"{text!r} has more than names, numbers, text and lists in it") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from hippotune.cli.command import Commands, add_command
-from hippotune.cli.studies import add_study, reading
+from hippotune.cli.studies import add_study, opened, reading
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.history.history import History
 from hippotune.study.report import TrialReport
@@ -43,7 +43,8 @@ examples:
   hippo export digits > digits.csv
   hippo export digits -o digits.parquet
   hippo export digits --format json | jq '.[0]'
-  hippo export digits --logged -o curves.parquet"""
+  hippo export digits --logged -o curves.parquet
+  hippo export digits --html digits.html             the page, to look at or to send to somebody"""
 
 _FORMATS = ("csv", "json", "parquet")
 
@@ -62,12 +63,17 @@ def add_to(commands: Commands) -> None:
         "--unproved", action="store_true", help="write results though training was not proved to be exact"
     )
     parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write the study as a page in one file that stands alone"
+    )
+    parser.add_argument(
         "--format", choices=_FORMATS, help="the format (default: as the file's name ends, or csv)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the study and write it."""
+    if options.html is not None:
+        return _write_page(options)
     output: Path | None = options.output
     chosen = _format(options.format, output)
     with reading(options) as stored:
@@ -79,6 +85,19 @@ def run(options: argparse.Namespace) -> int:
             )
         table = LoggedTable(name, history) if options.logged else _results(name, history)
         _write(table, chosen, output)
+    return 0
+
+
+def _write_page(options: argparse.Namespace) -> int:
+    from hippotune.page.bundle import alone
+    from hippotune.page.source import StoredPlan, whole
+
+    with opened(options) as (catalog, info, home):
+        document = alone(whole(StoredPlan(catalog, info, home)))
+    try:
+        options.html.write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {options.html}: {error.strerror or error}") from error
     return 0
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, time, timedelta
 
-from hippotune.cli.command import Commands, add_command, add_file
-from hippotune.cli.script import load
+from hippotune.cli.command import Commands, add_command, add_file, whole_number
+from hippotune.cli.script import Script, load
 from hippotune.study.report import Report
 
 _DESCRIPTION = """\
@@ -33,6 +34,7 @@ examples:
   hippo run digits.py                  live progress on a terminal, plain lines elsewhere
   hippo run digits.py > report.txt     progress on the terminal, the report in a file
   hippo run digits.py --no-progress    only the report
+  hippo run digits.py --page           watch the tree grow in a browser
   hippo run digits.py --deadline 3600  the best model in an hour
   hippo run digits.py --deadline 17:00 the best model by five o'clock
   hippo run digits.py --budget 2       the best model for two worker-hours
@@ -56,6 +58,10 @@ def add_to(commands: Commands) -> None:
         metavar="WHEN",
         help="end after this many seconds, or at a time: 3600, 17:00, 2030-01-31T17:00",
     )
+    parser.add_argument(
+        "--page", action="store_true", help="serve a page of the study on this machine while it is trained"
+    )
+    parser.add_argument("--port", type=whole_number, help="with --page: serve it on this port")
     parser.add_argument("--budget", type=float, metavar="HOURS", help="end after this many worker-hours")
 
 
@@ -79,9 +85,10 @@ def run(options: argparse.Namespace) -> int:
     """Tune and report."""
     script = load(options.file, options.arguments, options.module)
     try:
-        report = script.study.tune(
-            script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
-        )
+        with _page(script, options.port) if options.page else nullcontext():
+            report = script.study.tune(
+                script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
+            )
     except KeyboardInterrupt:
         kept = f"everything is kept in {script.study.home}"
         print(f"stopped; {kept}: to go on: hippo run {shlex.join(script.command)}", file=sys.stderr)
@@ -90,6 +97,15 @@ def run(options: argparse.Namespace) -> int:
         script.study.close()
     print(report)
     return tell_failures(report)
+
+
+@contextmanager
+def _page(script: Script, port: int | None) -> Iterator[None]:
+    from hippotune.page.running import page_of
+
+    with page_of(script.study, script.tuner, port) as server:
+        print(f"the page of {script.study.name}: {server.url}", file=sys.stderr, flush=True)
+        yield
 
 
 def tell_failures(report: Report) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hippotune import short
 from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
-from hippotune.cli.studies import Stored, add_study, read, reading
+from hippotune.cli.studies import Stored, add_study, opened, read, reading
 from hippotune.cli.trial import lines, trials_numbered
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
@@ -43,7 +43,8 @@ examples:
   hippo show digits --metric val_loss --mode min     by another one
   hippo show digits --trials 100 --no-tree           more trials, and no tree
   hippo show digits --trial 7                        all about one trial
-  hippo show digits --trial 7 --log                  and what its training printed"""
+  hippo show digits --trial 7 --log                  and what its training printed
+  hippo show digits --web                            in a browser, as it grows"""
 
 _MOST_METRICS = 6
 _MOST_NAMED = 8
@@ -68,6 +69,8 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--trial", metavar="NUMBER", type=int, help="show this trial: its config, metrics and logged numbers"
     )
+    parser.add_argument("--web", action="store_true", help="show it as a page in a browser, until Ctrl-C")
+    parser.add_argument("--port", type=whole_number, help="with --web: serve the page on this port")
     parser.add_argument("--log", action="store_true", help="with --trial: show what its training printed")
     parser.add_argument(
         "--tree",
@@ -83,16 +86,35 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--log shows files of the machine that trains; without --url, it is run there")
     if options.log and options.trial is None:
         raise InvalidInput("--log shows what the training of a trial printed; say which one with --trial N")
+    if options.web:
+        return _serve(options)
     with gc_paused():
         _show(options)
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from hippotune.page.server import PageServer
+    from hippotune.page.source import StoredPlan
+
+    with opened(options) as (catalog, info, home):
+        source = StoredPlan(catalog, info, home)
+        with PageServer(info.key.digest, source, home, options.port, every=1.0) as server:
+            print(
+                f"study {info.name}: {server.url}",
+                "Ctrl-C ends the page, and nothing else",
+                sep="\n",
+                flush=True,
+            )
+            server.wait()
     return 0
 
 
 def _show(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from hippotune.cli.log import printed
     from hippotune.executors.lease_log import FOLDER
+    from hippotune.history.printed import printed
     from hippotune.shell.runtime import checkpoint_folder
     from hippotune.view.tree import TreeDrawing
 
@@ -104,7 +126,7 @@ def _show(options: argparse.Namespace) -> None:
                     console.print(line, soft_wrap=True)
                 if options.log:
                     folder = checkpoint_folder(stored.home, stored.info.key) / FOLDER
-                    for line in printed(folder, trial):
+                    for line in printed(folder, trial.node, trial.asked):
                         console.print(line, soft_wrap=True)
         return
     stored = read(options)

@@ -7,6 +7,7 @@ claim: nothing is started that would leave it too little to come to its end.
 from __future__ import annotations
 
 import math
+from collections.abc import ItemsView
 from typing import Literal
 
 Limit = Literal["deadline", "budget"]
@@ -36,6 +37,10 @@ class Deadlines:
 
     def __bool__(self) -> bool:
         return bool(self._limits)
+
+    def items(self) -> ItemsView[str, tuple[float, float]]:
+        """Return the studies that are limited: until when, and to how many worker-seconds; or infinite."""
+        return self._limits.items()
 
     def obstacle(self, study: str, heard: float, spent: float) -> Limit | None:
         """Return the limit that makes an answer late, if any, given its time and the worker-seconds used."""

@@ -17,9 +17,10 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.history.forms import Form, form_of, leaves_of
 from hippotune.history.history import History
 from hippotune.history.studies import asked_as
 from hippotune.history.trial import TrialHistory
@@ -162,13 +163,6 @@ class Clock:
 # Parameters.
 
 
-class Form(NamedTuple):
-    """What sequences have in common that differ in numbers and names only, and how it is called."""
-
-    label: str
-    structure: tuple[tuple[str, str], ...]
-
-
 class Parameters:
     """What the trials' hyper-parameters are to Optuna: `of` a trial, and their `distributions`."""
 
@@ -204,57 +198,17 @@ def _translated(name: str, sequences: list[Sequence]) -> Iterator[tuple[Sequence
         return
     forms: dict[Form, list[Sequence]] = {}
     for sequence in sequences:
-        forms.setdefault(_form(sequence), []).append(sequence)
+        forms.setdefault(form_of(sequence), []).append(sequence)
     if len(sequences) == 1 or 1 < len(forms) <= len(sequences) <= _MOST_CHOICES:
         yield from ((sequence, {name: str(written(sequence))}) for sequence in sequences)
         return
     for form, alike in forms.items():
-        leaves = [dict(_leaves(sequence)) for sequence in alike]
+        leaves = [dict(leaves_of(sequence)) for sequence in alike]
         differing = [path for path in leaves[0] if len({leaf[path] for leaf in leaves}) > 1]
         prefix = name if len(forms) == 1 else f"{name}.{form.label}"
         choice = {} if len(forms) == 1 else {name: form.label}
         for sequence, leaf in zip(alike, leaves, strict=True):
             yield sequence, choice | {f"{prefix}.{path}": leaf[path] for path in differing}
-
-
-def _form(sequence: Sequence) -> Form:
-    structure: list[tuple[str, str]] = []
-    label = _describe(sequence, "", structure) or type(sequence).__name__
-    return Form(label, tuple(structure))
-
-
-def _describe(argument: Any, path: str, structure: list[tuple[str, str]]) -> str:
-    """Note what an argument is made of; return the families in it."""
-    kind = type(argument).__name__
-    if _is_leaf(argument):
-        structure.append((path, "value"))
-        return ""
-    inner = [_describe(part, f"{path}.{name}", structure) for name, part in _parts(argument)]
-    structure.append((path, kind if inner else repr(argument)))
-    families = ", ".join(filter(None, inner))
-    if not isinstance(argument, Sequence):
-        return families
-    return f"{kind}({families})" if families else kind
-
-
-def _leaves(argument: Any, path: str = "") -> Iterator[tuple[str, Value]]:
-    """Yield the plain values that a sequence is made from, by the names of the arguments that lead there."""
-    for name, part in _parts(argument):
-        inner = f"{path}.{name}" if path else name
-        if _is_leaf(part):
-            yield inner, part.value(0) if isinstance(part, Constant) else part
-        else:
-            yield from _leaves(part, inner)
-
-
-def _is_leaf(argument: Any) -> bool:
-    return isinstance(argument, (int, float, str, Constant))
-
-
-def _parts(argument: Any) -> list[tuple[str, Any]]:
-    if isinstance(argument, Sequence):
-        return list(zip(type(argument).__signature__.parameters, argument.arguments, strict=True))
-    return [(str(place), item) for place, item in enumerate(argument)] if isinstance(argument, tuple) else []
 
 
 def _are_mixed(values: Iterable[Value]) -> bool:

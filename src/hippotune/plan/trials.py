@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 C = TypeVar("C", bound=Hashable)
 
 
-def trials_of(asked: Iterable[tuple[int, C]]) -> dict[tuple[int, C], tuple[int, C]]:
-    """Return the trial of every (number, config), which are given in the order in which they were asked for.
+class Trials(Generic[C]):
+    """The trials of a study, as they are asked for.
 
     Every tuning numbers its trials from 0, and so does a request for a single config. So a number
     that has been given to another config comes from another tuning; and if its config is known by then, so is
     the trial. Equal configs under numbers of their own are trials of their own.
     """
-    trials: dict[tuple[int, C], tuple[int, C]] = {}
-    owners: dict[int, C] = {}
-    firsts: dict[C, tuple[int, C]] = {}
-    for ask in asked:
-        number, config = ask
-        is_elsewhere = owners.setdefault(number, config) != config
-        first = firsts.setdefault(config, ask)
-        trials[ask] = first if is_elsewhere else ask
-    return trials
+
+    def __init__(self) -> None:
+        self._owners: dict[int, C] = {}
+        self._firsts: dict[C, tuple[int, C]] = {}
+
+    def of(self, number: int, config: C) -> tuple[int, C]:
+        """Return the trial of a request, by the number and the config that it was first asked for with."""
+        ask = number, config
+        is_elsewhere = self._owners.setdefault(number, config) != config
+        first = self._firsts.setdefault(config, ask)
+        return first if is_elsewhere else ask
+
+
+def trials_of(asked: Iterable[tuple[int, C]]) -> dict[tuple[int, C], tuple[int, C]]:
+    """Return the trial of every (number, config); these come in the order in which they were asked for."""
+    trials: Trials[C] = Trials()
+    return {ask: trials.of(*ask) for ask in asked}

@@ -39,6 +39,7 @@ from hippotune.protocol.events import (
     Halted,
     Paused,
     Request,
+    RequestWithdrawn,
     Resumed,
     Woken,
     WorkerLost,
@@ -144,6 +145,11 @@ class Loop:
         self._next_request += 1
         self._deliver[self._next_request] = deliver
         return self._next_request
+
+    def dismiss(self, request: int, step: int, error: str) -> None:
+        """Take a request back on somebody's behalf, and answer it as one that is not met."""
+        self.handle(RequestWithdrawn(request))
+        self._tell(Answer(request, step, self.engine.plan.order, None, error, final=True))
 
     def forget_request(self, request: int) -> None:
         """Deliver nothing more for a request."""

@@ -1,4 +1,4 @@
-"""What a trial's training printed, as ``hippo show STUDY --trial N --log`` prints it."""
+"""What a trial's training printed, by the logs of its leases."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hippotune.executors.lease_log import Head
-from hippotune.history.trial import TrialHistory
+from hippotune.plan.node import Node
 
 _MARK = re.compile(r"\[step (\d+)(, \w+)?\]")
 
 
-def printed(folder: Path, trial: TrialHistory) -> Iterator[str]:
-    """Yield the lines that were printed on a trial's way, lease by lease, whichever trial each was for."""
-    reach, reaches = trial.asked, {}
-    for node in trial.node.lineage():
-        reaches[node.id], reach = reach, node.start
+def printed(folder: Path, node: Node, reach: int) -> Iterator[str]:
+    """Yield the lines that were printed on the way to a step of a node, lease by lease."""
+    reaches = {}
+    for above in node.lineage():
+        reaches[above.id], reach = reach, above.start
     for path in sorted(folder.glob("*.log")):
         head = Head.read(path)
         lines = [] if head is None or head.proof else list(_on_the_way(path, head, reaches))

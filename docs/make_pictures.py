@@ -1,0 +1,83 @@
+"""Takes the pictures of the page in docs/pictures, light and dark: ``make pictures``.
+
+A study in virtual time is stopped halfway and looked at in a real browser.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hippotune import MedianStopping
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from playwright.sync_api import Browser, Page
+
+from chromium import launched
+from watched_studies import SPACE, paced, watched
+
+FOLDER = Path(__file__).with_name("pictures")
+HALFWAY = 760.0
+"""Seconds of virtual time."""
+
+
+Size = tuple[int, int]
+
+
+@contextmanager
+def opened(browser: Browser, url: str, scheme: str, size: Size = (1440, 1130)) -> Iterator[Page]:
+    """Open the page of a study that is being trained."""
+    context = browser.new_context(
+        locale="en-US",
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme="dark" if scheme == "dark" else "light",
+        device_scale_factor=1.5,
+    )
+    page = context.new_page()
+    page.goto(url)
+    page.get_by_text("training now").wait_for()
+    yield page
+    context.close()
+
+
+def take(page: Page, name: str) -> None:
+    """Take one picture, when everything is drawn."""
+    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    page.screenshot(path=FOLDER / name)
+
+
+def branch(page: Page) -> None:
+    """Ask what a branch of the best trial would cost."""
+    page.get_by_role("button", name="trial ").first.click()
+    page.get_by_role("button", name="Branch from here…").click()
+    form = page.locator("form.act")
+    form.get_by_label("leave at step").fill("70")
+    form.get_by_label("change").select_option("lr")
+    form.get_by_label("to", exact=True).fill("Cosine(0.05, 60)")
+    form.get_by_label("train to step").fill("130")
+    form.get_by_text("to be trained").wait_for()
+
+
+def main() -> None:
+    """Take all pictures."""
+    tuner = MedianStopping(SPACE, "val_acc", "max", max_steps=120, every=5, warmup_steps=20)
+    with tempfile.TemporaryDirectory() as home, watched(Path(home), paced(workers=4), tuner) as study:
+        study.go(until=HALFWAY)
+        address = study.server.visitor
+        with launched() as browser:
+            for scheme in ("light", "dark"):
+                with opened(browser, address(), scheme) as page:
+                    take(page, f"page-{scheme}.png")
+                with opened(browser, address(), scheme) as page:
+                    branch(page)
+                    take(page, f"page-branch-{scheme}.png")
+            with opened(browser, address(), "light", (390, 844)) as page:
+                take(page, "page-phone.png")
+
+
+if __name__ == "__main__":
+    main()

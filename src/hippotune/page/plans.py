@@ -1,0 +1,86 @@
+"""All plans of a home, for a server that has some of them open: each has its page, whether it is open or not.
+
+Facts are read from the store, so that a page does not notice when its plan is opened or closed; what is no
+fact comes from the plan itself, while it is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hippotune.page.actions import PlanActions
+from hippotune.page.feed import Feed
+from hippotune.page.pulse import take_pulse
+from hippotune.page.source import StoredPlan
+from hippotune.shell.runtime import Closed, Runtime
+
+if TYPE_CHECKING:
+    from hippotune.store.catalog import Catalog, StudyInfo
+
+_EVERY = 0.25
+
+
+class HomePlans:
+    """The plans of an open store. `running` returns the runtime of one that is open; `stop` ends a study."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        home: Path,
+        running: Callable[[str], Runtime | None],
+        stop: Callable[[str], None],
+    ) -> None:
+        self._catalog = catalog
+        self._home = home
+        self._running = running
+        self._stop = stop
+        self._feeds: dict[str, Feed] = {}
+
+    async def feed(self, plan: str) -> Feed | None:
+        """Return the feed of a plan, by its digest."""
+        if plan not in self._feeds:
+            info = await asyncio.to_thread(self._find, plan)
+            if info is None:
+                return None
+            source = _HomePlan(self._catalog, info, self._home, lambda: self._running(plan))
+            self._feeds.setdefault(plan, Feed(source, _EVERY))
+        return self._feeds[plan]
+
+    def _find(self, plan: str) -> StudyInfo | None:
+        return next((info for info in self._catalog.studies() if info.key.digest == plan), None)
+
+    def first(self) -> str | None:
+        """Return the plan that was used last."""
+        used = max(self._catalog.studies(), key=lambda info: info.used, default=None)
+        return None if used is None else used.key.digest
+
+    def actions(self, plan: str) -> PlanActions | None:
+        """Return what can be done on a plan, while it is open."""
+        runtime, feed = self._running(plan), self._feeds.get(plan)
+        return None if runtime is None or feed is None else PlanActions(runtime, feed, self._stop)
+
+    async def close(self) -> None:
+        """Let all followers go."""
+        for feed in self._feeds.values():
+            await feed.close()
+
+
+class _HomePlan(StoredPlan):
+    """A plan in a store that may be open in this process."""
+
+    def __init__(
+        self, catalog: Catalog, info: StudyInfo, home: Path, running: Callable[[], Runtime | None]
+    ) -> None:
+        super().__init__(catalog, info, home)
+        self._running = running
+
+    def pulse(self) -> dict[str, Any] | None:
+        """Look on the engine's thread, where there is one."""
+        runtime = self._running()
+        try:
+            return None if runtime is None else runtime.ask(lambda: take_pulse(runtime))
+        except Closed:
+            return None
