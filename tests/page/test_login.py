@@ -44,18 +44,18 @@ def test_another_host_is_refused(address: tuple[str, str]) -> None:
 def test_sessions_outlive_the_server_and_cannot_be_forged(tmp_path: Path) -> None:
     key = kept_key(tmp_path)
     assert (tmp_path / "page.key").stat().st_mode & 0o777 == 0o600
-    logins = Logins(key)
+    logins = Logins(lambda: key)
     session = logins.redeem(logins.code(Visitor("kim", "submit")))
     assert session is not None
     cookies = {"hippo_page": session}
-    after = Logins(kept_key(tmp_path))
+    after = Logins(lambda: kept_key(tmp_path))
     assert after.visitor(cookies) == Visitor("kim", "submit")
     assert after.is_own(cookies, {"x-hippo-token": logins.token(cookies)})
     assert not after.is_own(cookies, {})
     text, _, signature = session.rpartition(".")
     for forged in ("", "x", f"{text}x.{signature}", f"{text}.{signature[:-1]}0g"):
         assert after.visitor({"hippo_page": forged}) is None
-    assert Logins(b"another").visitor(cookies) is None
+    assert Logins(lambda: b"another").visitor(cookies) is None
 
 
 def test_a_key_that_is_no_key_is_not_used(tmp_path: Path) -> None:

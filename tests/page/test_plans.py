@@ -25,8 +25,8 @@ def test_every_plan_of_a_home_has_its_page_below_where_it_is_mounted(tmp_path: P
         keys = {info.name: info.key.digest for info in catalog.studies()}
         runtime = opened._connection.open()
         stopped: list[str] = []
-        plans = HomePlans(catalog, tmp_path, {keys["two"]: runtime}.get, stopped.append)
-        logins = Logins(b"key")
+        plans = HomePlans(lambda: open_store(tmp_path), tmp_path, {keys["two"]: runtime}.get, stopped.append)
+        logins = Logins(lambda: b"key")
         app = Starlette(routes=[Mount("/page", page_app(plans, logins))])
         asyncio.run(looked_at(app, plans, logins, keys))
     assert stopped == ["two"]

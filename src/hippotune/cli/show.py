@@ -94,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    if options.url is not None:
+        return _let_in(options.url)
     from hippotune.page.server import PageServer
     from hippotune.page.source import StoredPlan
 
@@ -107,6 +109,15 @@ def _serve(options: argparse.Namespace) -> int:
                 flush=True,
             )
             server.wait()
+    return 0
+
+
+def _let_in(url: str) -> int:
+    """Print an address of a server's page that works once."""
+    from hippotune.serve.client.api import Api
+
+    api = Api(url)
+    print(f"{api.url}{api.call('POST', '/logins', kind=dict[str, str])['path']}")
     return 0
 
 

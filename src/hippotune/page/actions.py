@@ -11,33 +11,46 @@ from typing import Any
 from hippotune import short
 from hippotune.errors import InvalidInput
 from hippotune.page.feed import Feed
+from hippotune.page.login import Visitor
 from hippotune.plan.facts import Action, CheckpointPinned, Position, StudyStopped, TrialStopped
 from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Runtime
 from hippotune.spaces.written import read_notation
 
+Check = Callable[[Visitor, str], None]
+
 
 class PlanActions:
-    """Acts on one plan, from any thread but the engine's. `stop` ends a study where it is."""
+    """Acts on one plan, from any thread but the engine's.
 
-    def __init__(self, runtime: Runtime, feed: Feed, stop: Callable[[str], None]) -> None:
+    `stop` ends a study where it is. `check` raises where a visitor may not act for a study.
+    """
+
+    def __init__(
+        self, runtime: Runtime, feed: Feed, stop: Callable[[str], None], check: Check = lambda *_: None
+    ) -> None:
         self._runtime = runtime
         self._feed = feed
         self._stop = stop
+        self._check = check
 
-    def act(self, said: Mapping[str, Any], by: str) -> dict[str, Any]:
+    def act(self, said: Mapping[str, Any], visitor: Visitor) -> dict[str, Any]:
         """Do what a page has asked for."""
+        by = visitor.name
         match said:
             case {"kind": "stop study", "study": str(study)}:
+                self._check(visitor, study)
                 self._record(StudyStopped(study, self._now(), by))
                 self._stop(study)
             case {"kind": "stop trial", "trial": int(row)}:
+                self._check(visitor, self._feed.trial(row)[0])
                 self._stop_trial(row, by)
             case {"kind": "pin", "node": int(node), "step": int(step), "pinned": bool(pinned)}:
                 self._pin(Position(node, step), pinned, by)
             case {"kind": "train" | "branch"}:
                 study, number, config, step = self._meant(said)
+                self._check(visitor, study)
                 self._runtime.ask(lambda: self._submit(study, number, config, step))
                 return {"trial": number}
             case _:

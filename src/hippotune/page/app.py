@@ -137,7 +137,7 @@ class _Page:
 
     async def act(self, request: Request) -> Response:
         actions, visitor, said = await self._asked(request)
-        return await _answered(actions.act, said, visitor.name)
+        return await _answered(actions.act, said, visitor)
 
     async def _asked(self, request: Request) -> tuple[PlanActions, Visitor, dict[str, Any]]:
         """Return what is asked for, if it is the page itself that asks, for somebody who may."""

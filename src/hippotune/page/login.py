@@ -12,8 +12,9 @@ import json
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from hippotune.errors import StoreError
@@ -33,11 +34,15 @@ class Visitor:
 
 
 class Logins:
-    """Codes that were given out, in memory, and sessions that came of them: cookies signed by `key`."""
+    """Codes that were given out, in memory, and sessions that came of them: cookies that are signed."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, find_key: Callable[[], bytes]) -> None:
+        self._find_key = find_key
         self._codes: OrderedDict[str, Visitor] = OrderedDict()
+
+    @cached_property
+    def _key(self) -> bytes:
+        return self._find_key()
 
     def code(self, visitor: Visitor) -> str:
         """Return a code that lets somebody in, once."""

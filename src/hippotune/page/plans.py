@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hippotune.page.actions import PlanActions
+from hippotune.page.actions import Check, PlanActions
 from hippotune.page.feed import Feed
 from hippotune.page.pulse import take_pulse
 from hippotune.page.source import StoredPlan
@@ -24,20 +25,30 @@ _EVERY = 0.25
 
 
 class HomePlans:
-    """The plans of an open store. `running` returns the runtime of one that is open; `stop` ends a study."""
+    """The plans of a store, which is opened when the first page is asked for.
+
+    `running` returns the runtime of one that is open, `stop` ends a study, and `check` raises where a visitor
+    may not act for one.
+    """
 
     def __init__(
         self,
-        catalog: Catalog,
+        open_catalog: Callable[[], Catalog],
         home: Path,
         running: Callable[[str], Runtime | None],
         stop: Callable[[str], None],
+        check: Check = lambda *_: None,
     ) -> None:
-        self._catalog = catalog
+        self._open_catalog = open_catalog
         self._home = home
         self._running = running
         self._stop = stop
+        self._check = check
         self._feeds: dict[str, Feed] = {}
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._open_catalog()
 
     async def feed(self, plan: str) -> Feed | None:
         """Return the feed of a plan, by its digest."""
@@ -60,12 +71,16 @@ class HomePlans:
     def actions(self, plan: str) -> PlanActions | None:
         """Return what can be done on a plan, while it is open."""
         runtime, feed = self._running(plan), self._feeds.get(plan)
-        return None if runtime is None or feed is None else PlanActions(runtime, feed, self._stop)
+        if runtime is None or feed is None:
+            return None
+        return PlanActions(runtime, feed, self._stop, self._check)
 
     async def close(self) -> None:
-        """Let all followers go."""
+        """Let all followers go, and the store."""
         for feed in self._feeds.values():
             await feed.close()
+        if "_catalog" in self.__dict__:
+            self._catalog.close()
 
 
 class _HomePlan(StoredPlan):

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -52,7 +53,7 @@ class PageServer:
         asset("index.html")  # which says so where the page is not built
         self._socket = _listening(port)
         self._feed = Feed(source, every)
-        self._logins = logins = Logins(kept_key(home))
+        self._logins = logins = Logins(partial(kept_key, home))
         made = None if actions is None else actions(self._feed)
         app = page_app(_Single(plan, self._feed, made), logins)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])

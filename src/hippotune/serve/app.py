@@ -21,6 +21,7 @@ from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub
 from hippotune.serve.model_routes import ModelRoutes
 from hippotune.serve.openapi import document
+from hippotune.serve.pages import Pages
 from hippotune.serve.plan_routes import PlanRoutes
 from hippotune.serve.routes import Route
 from hippotune.serve.study_routes import StudyRoutes
@@ -43,10 +44,17 @@ class Application:
     """Everything that is served."""
 
     def __init__(
-        self, hub: Hub, studies: StudyRoutes, guard: Guard, health: Health, stop: Callable[[], None]
+        self,
+        hub: Hub,
+        studies: StudyRoutes,
+        pages: Pages,
+        guard: Guard,
+        health: Health,
+        stop: Callable[[], None],
     ) -> None:
         self._hub = hub
         self._studies = studies
+        self._pages = pages
         self._health = health
         self._stop = stop
         health.gauge("plans", "Plans that are open", lambda: len(hub.plans))
@@ -62,13 +70,19 @@ class Application:
             *FactRoutes(hub, health).table(),
             *ModelRoutes(hub, guard).table(),
             *studies.table(),
+            *pages.table(),
         ]
         self.asgi = Starlette(
             routes=[
-                HttpRoute(
-                    route.path, guard.around(route.path, route.role, route.handler), methods=[route.method]
-                )
-                for route in self.table
+                *(
+                    HttpRoute(
+                        route.path,
+                        guard.around(route.path, route.role, route.handler),
+                        methods=[route.method],
+                    )
+                    for route in self.table
+                ),
+                pages.mount,
             ],
             lifespan=self._lifespan,
         )
@@ -137,6 +151,7 @@ class Application:
         finally:
             for task in tasks:
                 task.cancel()
+            await self._pages.close()
 
     async def _sweep(self) -> None:
         while True:
@@ -157,5 +172,7 @@ def document_of_all() -> dict[str, Any]:
     blobs = Blobs(Path(), allow_code=False)
     guard = Guard(tokens, health, (), Limits())
     hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
-    studies = StudyRoutes(Studies(Path(), blobs, tokens, dict, str), hub, guard)
-    return document(Application(hub, studies, guard, health, lambda: None).table)
+    studies = Studies(Path(), blobs, tokens, dict, str)
+    pages = Pages(hub, studies, ())
+    application = Application(hub, StudyRoutes(studies, hub, guard), pages, guard, health, lambda: None)
+    return document(application.table)

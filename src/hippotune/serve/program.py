@@ -24,12 +24,14 @@ import uvicorn
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Executor
 from hippotune.executors.local.executor import Local
+from hippotune.page.login import Visitor
 from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.app import Application
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.guard import Guard, Limits
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, Place
+from hippotune.serve.pages import Pages
 from hippotune.serve.probing import Probes
 from hippotune.serve.studies import Studies
 from hippotune.serve.study_routes import StudyRoutes
@@ -100,9 +102,9 @@ class Server:
             lambda: self._own_url,
             options.worker_user,
         )
-        self.app = app = Application(
-            self._hub, StudyRoutes(self._studies, self._hub, guard), guard, health, self.stop
-        )
+        self._pages = Pages(self._hub, self._studies, (*LOOPBACK, *hosts))
+        routes = StudyRoutes(self._studies, self._hub, guard)
+        self.app = app = Application(self._hub, routes, self._pages, guard, health, self.stop)
         self._config = uvicorn.Config(
             app.asgi,
             log_config=None,
@@ -151,6 +153,10 @@ class Server:
     def _start_message(self) -> list[str]:
         options = self._options
         lines = [f"serving {options.home} at {self.url}"]
+        if self._tokens.is_open:
+            lines.append(f"its page: {self._own_url}{self._pages.address(Visitor('', 'admin'))}")
+        else:
+            lines.append("its page: hippo show STUDY --web --url URL lets a browser in, for a token")
         if options.allow_code and options.worker_user is None:
             lines.append(
                 "whoever may submit has a shell here: their code runs as this user, who can read the token "

@@ -1,0 +1,77 @@
+"""The pages of a server's plans, below /page. Users get in by addresses that work once, made for a token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from hippotune.errors import InvalidInput
+from hippotune.page.app import page_app
+from hippotune.page.login import Logins, Visitor, kept_key
+from hippotune.page.plans import HomePlans
+from hippotune.serve.guard import reply
+from hippotune.serve.hub import Hub, NotHere
+from hippotune.serve.routes import Route
+from hippotune.serve.studies import Studies
+from hippotune.shell.runtime import Runtime
+from hippotune.store.catalog import open_store
+
+_MOUNTED = "/page"
+
+
+class Login(Struct):
+    """An address below the server's that lets one browser in, once."""
+
+    path: str
+
+
+class Pages:
+    """See the module. `hosts` are the names that the server is called by."""
+
+    def __init__(self, hub: Hub, studies: Studies, hosts: Sequence[str]) -> None:
+        self._hub = hub
+        self._studies = studies
+        self._logins = Logins(partial(kept_key, hub.folder))
+        opened = partial(open_store, hub.folder, hub.store)
+        self._plans = HomePlans(opened, hub.folder, self._running, studies.stop, self._check)
+        app: Starlette = page_app(self._plans, self._logins)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*hosts])
+        self.mount = Mount(_MOUNTED, app)
+
+    def table(self) -> list[Route]:
+        """Return what is served besides pages."""
+        text = "Make an address that lets one browser in, with the role of the one who asks"
+        return [Route("POST", "/logins", "read", self.login, text, answer=Login)]
+
+    async def login(self, request: Request) -> Response:
+        """Let a browser in."""
+        user = request.state.user
+        return reply(Login(self.address(Visitor(user.name, user.role))))
+
+    def address(self, visitor: Visitor) -> str:
+        """Return an address below the server's that lets a visitor in, once."""
+        return f"{_MOUNTED}/login?code={self._logins.code(visitor)}"
+
+    async def close(self) -> None:
+        """Let all visitors go, and the store."""
+        await self._plans.close()
+
+    def _running(self, plan: str) -> Runtime | None:
+        open_plans = (each.runtime for each in self._hub.plans if each.key == plan)
+        return next((runtime for runtime in open_plans if not runtime.closed), None)
+
+    def _check(self, visitor: Visitor, study: str) -> None:
+        """Let users act for their own studies, and admins for all."""
+        try:
+            owner = self._studies.get(study).record.user
+        except NotHere:
+            return  # one whose tuner is elsewhere: any who may submit may ask for more of it
+        if visitor.role != "admin" and owner != visitor.name:
+            raise InvalidInput(f"study {study!r} is {owner}'s; {visitor.name} may look at it")
