@@ -203,7 +203,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=10_000, help="trials on the page that is drawn")
-    parser.add_argument("--followed", type=int, default=3_000, help="trials of the study that is followed")
+    parser.add_argument("--followed", type=int, default=1_000, help="trials of the study that is followed")
     parser.add_argument("--rounds", type=int, default=3, help="studies with and without followers, in turns")
 
 

@@ -41,15 +41,21 @@ export function App() {
 
 /** @param {{name: string}} props */
 function Head({ name }) {
-  const { studies, trainer, plan } = about.value;
+  const { studies, trainer, plan, others = [] } = about.value;
+  /** @param {string} value */
+  const go = (value) => {
+    if (value.startsWith("plan ")) location.assign(`../${value.slice(5)}/`);
+    else chosenStudy.value = value || null;
+  };
   const { metrics, aim } = model.value;
   return html`<header class="head">
     <svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true"><path d="M2 12h7M9 12c4 0 3-7 8-7h5M9 12c4 0 3 7 8 7h5M9 12h13" fill="none" stroke="currentColor" stroke-width="2.2" stroke-linecap="round"/></svg>
     <h1>${name}</h1>
     <span class="sub">${trainer}${plan ? html` <span class="faint">plan ${plan.slice(0, 8)}</span>` : ""}</span>
     <span class="space"></span>
-    ${studies.length > 1 && html`<label>study <select value=${chosenStudy.value ?? ""} onChange=${(/** @type {any} */ event) => (chosenStudy.value = event.target.value || null)}>
-      <option value="">all of the plan</option>${studies.map((each) => html`<option key=${each.name} value=${each.name}>${each.name}</option>`)}</select></label>`}
+    ${studies.length + others.length > 1 && html`<label>study <select value=${chosenStudy.value ?? ""} onChange=${(/** @type {any} */ event) => go(event.target.value)}>
+      <option value="">all of the plan</option>${studies.map((each) => html`<option key=${each.name} value=${each.name}>${each.name}</option>`)}
+      ${others.length > 0 && html`<optgroup label="on other plans">${others.map((each) => html`<option key=${`${each.plan} ${each.name}`} value=${`plan ${each.plan}`}>${each.name}</option>`)}</optgroup>`}</select></label>`}
     ${metrics.length > 1 && html`<label>metric <select value=${aim.metric} onChange=${(/** @type {any} */ event) => (chosenMetric.value = event.target.value)}>
       ${metrics.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>`}
     <${StopStudy} />

@@ -8,7 +8,7 @@ import { append, emptyTables } from "./model/tables.js";
  * @typedef {import("./model/paths.js").Item} Item
  * @typedef {import("./model/derive.js").Pulse} Pulse
  * @typedef {{name: string, metric: string|null, mode: "max"|"min"|null}} StudyAbout
- * @typedef {{plan: string, trainer: string, studies: StudyAbout[], study?: string, exactness?: string}} About
+ * @typedef {{plan: string, trainer: string, studies: StudyAbout[], study?: string, others?: {plan: string, name: string}[]}} About
  * @typedef {{about?: About, columns: import("./model/tables.js").Delta, number: number, incarnation: string}} Snapshot
  */
 

@@ -38,9 +38,14 @@ async def looked_at(app: Any, plans: HomePlans, logins: Logins, keys: dict[str, 
     async with httpx.AsyncClient(transport=transport, follow_redirects=True) as client:
         page = await client.get(f"{base}login", params={"code": logins.code(Visitor("kim", "submit"))})
         assert str(page.url) == f"{base}{keys['two']}/"
+        code = logins.code(Visitor("kim", "submit"))
+        page = await client.get(f"{base}login", params={"code": code, "plan": keys["one"]})
+        assert str(page.url) == f"{base}{keys['one']}/"
         for name, key in keys.items():
             snapshot = (await client.get(f"{base}{key}/snapshot")).json()
             assert snapshot["about"]["study"] == name
+            others = {other: of for other, of in keys.items() if other != name}
+            assert {each["name"]: each["plan"] for each in snapshot["about"]["others"]} == others
             assert len(snapshot["columns"]["trials"]["number"]) == (1 if name == "one" else 2)
         assert (await client.get(f"{base}nothing/snapshot")).status_code == 404
         session = (await client.get(f"{base}{keys['two']}/session")).json()

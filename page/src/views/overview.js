@@ -7,7 +7,7 @@ import { duration, gist, metric, number, plural, shapes, size, tick } from "../p
 import { html } from "../parts/html.js";
 import { Empty, Panel } from "../parts/panel.js";
 import { Table } from "../parts/table.js";
-import { about, model, select, theme } from "../state.js";
+import { model, select, theme } from "../state.js";
 
 /** @typedef {import("../model/derive.js").Model} Model */
 
@@ -89,8 +89,7 @@ function LimitsTile({ known }) {
   const limits = Object.values(known.pulse?.limits ?? {});
   const deadline = limits.map((each) => each.deadline).find((each) => each !== null && each !== undefined);
   const budget = limits.map((each) => each.budget).find((each) => each !== null && each !== undefined);
-  const said = about.value.exactness ?? "not rehearsed yet";
-  const proved = saidOf(known) ?? said;
+  const proved = saidOf(known) ?? "not rehearsed yet";
   if (deadline !== undefined || budget !== undefined) {
     return html`<${Tile} name=${deadline !== undefined ? "Deadline" : "Budget"} value=${html`<small>in</small> ${duration(Number(deadline ?? budget))}`}>
       ${deadline !== undefined && budget !== undefined ? `budget for ${duration(Number(budget))}` : `resumed trials: ${proved}`}</${Tile}>`;

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     if options.url is not None:
-        return _let_in(options.url)
+        return _let_in(options)
     from hippotune.page.server import PageServer
     from hippotune.page.source import StoredPlan
 
@@ -112,12 +112,15 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _let_in(url: str) -> int:
+def _let_in(options: argparse.Namespace) -> int:
     """Print an address of a server's page that works once."""
     from hippotune.serve.client.api import Api
+    from hippotune.serve.client.catalog import remote_study
 
-    api = Api(url)
-    print(f"{api.url}{api.call('POST', '/logins', kind=dict[str, str])['path']}")
+    info, _, _ = remote_study(options.url, options.study, options.plan)
+    api = Api(options.url)
+    path = api.call("POST", "/logins", kind=dict[str, str])["path"]
+    print(f"study {info.name}: {api.url}{path}&plan={info.key.digest}")
     return 0
 
 

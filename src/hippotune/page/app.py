@@ -84,7 +84,8 @@ class _Page:
             raise HTTPException(
                 403, "This address has been used, or the server was started again since. Ask for a new one."
             )
-        response = RedirectResponse("./", 303, dict(_HEADERS))
+        plan = request.query_params.get("plan", "")
+        response = RedirectResponse(f"{plan}/" if plan.isalnum() else "./", 303, dict(_HEADERS))
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=secure)
         return response

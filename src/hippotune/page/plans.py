@@ -92,6 +92,12 @@ class _HomePlan(StoredPlan):
         super().__init__(catalog, info, home)
         self._running = running
 
+    def about(self) -> dict[str, Any]:
+        """Say what the plan is, and which others there are."""
+        others = [each for each in self._catalog.studies() if each.key != self._info.key]
+        plans = [{"plan": each.key.digest, "name": each.name} for each in others]
+        return {**super().about(), "others": plans}
+
     def pulse(self) -> dict[str, Any] | None:
         """Look on the engine's thread, where there is one."""
         runtime = self._running()
