@@ -49,6 +49,7 @@ _HOMES = {
         "from_torch",
     ),
     "hippotune.spaces": ("Branches", "Choice", "Grid", "Int", "LogUniform", "Samples", "Uniform"),
+    "hippotune.study.callbacks": ("Callback",),
     "hippotune.study.study": ("Study",),
     "hippotune.study.together": ("tune_together",),
     "hippotune.trainers": ("Loader", "TorchTrainer", "Trainer"),
@@ -71,7 +72,17 @@ _HOMES = {
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
-SUBMODULES = ("adapters", "errors", "scheduling", "sequences", "spaces", "study", "testing", "tuners")
+SUBMODULES = (
+    "adapters",
+    "errors",
+    "scheduling",
+    "sequences",
+    "sinks",
+    "spaces",
+    "study",
+    "testing",
+    "tuners",
+)
 
 __all__ = sorted([*_MODULES, *SUBMODULES, "__version__"])
 
@@ -80,6 +91,7 @@ if TYPE_CHECKING:
     from hippotune import errors as errors
     from hippotune import scheduling as scheduling
     from hippotune import sequences as sequences
+    from hippotune import sinks as sinks
     from hippotune import spaces as spaces
     from hippotune import study as study
     from hippotune import testing as testing
@@ -123,6 +135,7 @@ if TYPE_CHECKING:
     from hippotune.spaces import LogUniform as LogUniform
     from hippotune.spaces import Samples as Samples
     from hippotune.spaces import Uniform as Uniform
+    from hippotune.study.callbacks import Callback as Callback
     from hippotune.study.study import Study as Study
     from hippotune.study.together import tune_together as tune_together
     from hippotune.trainers import Loader as Loader

@@ -27,6 +27,7 @@ COMMANDS = (
     "stop",
     "ls",
     "show",
+    "log",
     "export",
     "retry",
     "gc",

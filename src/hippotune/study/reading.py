@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 def read_spans(study: Study, store: Store) -> list[SpanRecorded]:
     """Return the worker time of the study's plan."""
-    with _reading(study, store) as plan:
+    with reading_plan(study, store) as plan:
         return list(plan.spans())
 
 
 def read_logged(study: Study, store: Store, node: Node, step: int) -> Logged:
     """Return what training logged on the way to a state."""
-    with _reading(study, store) as plan:
+    with reading_plan(study, store) as plan:
         return LoggedNumbers(plan).along(node, step)
 
 
 @contextmanager
-def _reading(study: Study, store: Store) -> Iterator[Store]:
+def reading_plan(study: Study, store: Store) -> Iterator[Store]:
     """Open the store of a plan for reading; it may have been closed by now."""
     if isinstance(store, MemoryStore):
         yield store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,8 +18,10 @@ from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config, ConfigLike
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.runtime import Runtime
+from hippotune.sinks.base import Sink
 from hippotune.store.homes import parse_home
 from hippotune.study.average import Average, average
+from hippotune.study.callbacks import Callback
 from hippotune.study.completion import Completion
 from hippotune.study.connection import Connection
 from hippotune.study.limits import Deadline, Limits
@@ -231,6 +233,8 @@ class Study:
         deadline: Deadline | None = None,
         budget: float | None = None,
         progress: bool | None = None,
+        sinks: Sequence[Sink] = (),
+        callbacks: Sequence[Callback] = (),
     ) -> Report:
         """Run a tuner to its end and report.
 
@@ -241,13 +245,26 @@ class Study:
         With a `deadline` (seconds from now, a timedelta or a moment) or a `budget` in worker-hours, the
         tuner is ended when it is reached: nothing is started that cannot be heard of before, and running
         stages stop at the end of their step. The report says what was cut.
+
+        `sinks` are fed everything that the study comes to (`hippo.sinks`): one that fails never stops it.
+        `callbacks` are told of results (`hippo.Callback`).
         """
         checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
+        for sink in sinks:
+            checks.instance("sinks", sink, Sink, "a list of sinks, such as hippo.sinks.TensorBoard('runs')")
+        for callback in callbacks:
+            checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
+        limits = Limits.of(deadline, budget)
+        if self.url is not None and (sinks or (callbacks and self.tuner == "server")):
+            raise InvalidInput(
+                f"sinks and callbacks were given to a study on {self.url}; they run where the plan and the "
+                "tuner are: feed sinks there with hippo log, and use callbacks with tuner='client'"
+            )
         if self.url is not None and self.tuner == "server":
             from hippotune.serve.client.following import tune_there
 
-            return tune_there(self, tuner, Limits.of(deadline, budget), progress)
-        return tune(self, tuner, Limits.of(deadline, budget), progress)
+            return tune_there(self, tuner, limits, progress)
+        return tune(self, tuner, limits, progress, sinks, callbacks)
 
     async def train(self, group: Asks) -> list[Result]:
         """Train a trial group and return its results, in the group's order. For use with ``await``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,9 +14,13 @@ from hippotune.protocol.events import MetricsRequired
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
+from hippotune.sinks.base import Sink
+from hippotune.sinks.feed import Feed, feeding
+from hippotune.study.callbacks import Callback, Callbacks
 from hippotune.study.limits import Limits
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
+from hippotune.study.reading import reading_plan
 from hippotune.study.report import Report, best_result, trial_reports
 from hippotune.study.tuning import Tuning
 from hippotune.study.work import Work
@@ -28,7 +33,14 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8
 
 
-def tune(study: Study, tuner: Tuner, limits: Limits, show: bool | View | None) -> Report:
+def tune(
+    study: Study,
+    tuner: Tuner,
+    limits: Limits,
+    show: bool | View | None,
+    sinks: Sequence[Sink] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Report:
     """Run a tuner on a study; `show` is the user's ``progress=``, or a view."""
     connection = study._connection
     asked = time.monotonic()
@@ -42,20 +54,35 @@ def tune(study: Study, tuner: Tuner, limits: Limits, show: bool | View | None) -
         connection.notes.clear()
         connection.warn(view)
         progress = Progress(study.name, tuner.metric, tuner.mode, runtime)
-        report = connection.follow(_run(study, tuner, runtime, progress, limits), runtime, view, progress)
-        connection.warnings += _failures(report)
-        report = _with_export(study, report)
+        told = Callbacks(callbacks, tuner.metric, tuner.mode)
+        plan = connection.key.digest if sinks else ""
+        feeds = [_feed(study, runtime, plan, sink) for sink in sinks]
+        with feeding(feeds):
+            tuning = _run(study, tuner, runtime, progress, limits, told)
+            report = connection.follow(tuning, runtime, view, progress)
+            connection.warnings += _failures(report)
+            report = _with_export(study, report)
+        best = report._best
+        for feed in feeds:
+            feed.finish(None if best is None or best.exported is None else (best.number, best.exported))
         connection.warn(view)
         return report
 
 
-async def _run(study: Study, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits) -> Report:
+def _feed(study: Study, runtime: Runtime, plan: str, sink: Sink) -> Feed:
+    warn = study._connection.warnings.append
+    return Feed(sink, partial(reading_plan, study, runtime.store), study.name, plan, study.share, warn)
+
+
+async def _run(
+    study: Study, tuner: Tuner, runtime: Runtime, progress: Progress, limits: Limits, callbacks: Callbacks
+) -> Report:
     """Tune, on the engine's thread."""
     loop = runtime.loop
     loop.handle(MetricsRequired(frozenset({tuner.metric})))
     before = _Counters(loop)
     ranking = Ranking(tuner.metric, tuner.mode, study.keep_best)
-    tuning = study._tuning(loop, ranking=ranking, limits=limits)
+    tuning = study._tuning(loop, ranking=ranking, limits=limits, heard=callbacks.heard)
     progress.begin(tuning)
     lent = None if study.width is not None else tuner.width
     connection = study._connection

@@ -9,7 +9,7 @@ the same in the same order, and decides as it did.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from hippotune.engine.deadlines import Limit
@@ -51,7 +51,8 @@ class Tuning:
     """A tuner's trials on a running loop. `share=False` keeps every trial to itself.
 
     With `keep`, a result comes when its state is in a checkpoint, which stays until `let_go`. Configs are
-    completed before they are placed; along `trunks`, checkpoints are kept where branches are likely.
+    completed before they are placed; along `trunks`, checkpoints are kept where branches are likely. What the
+    tuner hears is told to `heard`.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Tuning:
         limits: Limits = NO_LIMITS,
         completion: Completion = AS_GIVEN,
         trunks: Iterable[Config] = (),
+        heard: Callable[[Result], None] = lambda _: None,
     ) -> None:
         self.results: list[Result] = []
         self.asked: dict[Trial, int] = {}
@@ -79,6 +81,7 @@ class Tuning:
         self._keep = keep
         self._ranking = ranking
         self._completion = completion
+        self._tell_heard = heard
         self._trunks = tuple(map(completion, trunks))
         self._notes_repeated = True
         self._requests: dict[Trial, int] = {}
@@ -283,6 +286,7 @@ class Tuning:
         self._heard[result.trial] = result.step
         if result.final:
             self._open.discard(result.trial)
+        self._tell_heard(result)
         return result
 
     # What the loop tells.
