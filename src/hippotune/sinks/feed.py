@@ -48,6 +48,7 @@ class Feed:
         self._at_once = at_once
         self._ending = threading.Event()
         self._model: tuple[int, Path] | None = None
+        self._given = 0
         self._moved = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"hippo-sink-{sink}", daemon=True)
 
@@ -69,14 +70,14 @@ class Feed:
             )
 
     def _run(self) -> None:
-        failures, moved = 0, self._moved
+        failures, given = 0, 0
         while True:
             try:
                 with self._open_store() as store:
                     self._feed(store)
                 return
             except Exception as error:
-                failures, moved = (1 if self._moved > moved else failures + 1), self._moved
+                failures, given = (1 if self._given > given else failures + 1), self._given
                 if failures > len(self._pauses):
                     self._warn(
                         f"the sink {self._sink} was dropped, and training goes on: {type(error).__name__}: "
@@ -116,6 +117,7 @@ class Feed:
         if records:
             self._sink.write(records)
         self._sink.save(number)
+        self._given += 1
         self._moved = time.monotonic()
 
 

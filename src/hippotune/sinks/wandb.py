@@ -149,7 +149,15 @@ def _logged(place: Path, number: str) -> Iterator[tuple[str, int]]:
 
 
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows that a file of W&B holds, up to the last whole one."""
+    """Yield the rows that a file of W&B holds."""
+    for record in read_records(path):
+        if record.HasField("history"):
+            items = record.history.item
+            yield {item.key or item.nested_key[0]: json.loads(item.value_json) for item in items}
+
+
+def read_records(path: Path) -> Iterator[Any]:
+    """Yield what a file of W&B holds, up to the last whole record."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal.datastore import DataStore
 
@@ -165,7 +173,4 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
             return
         record = messages.Record()
         record.ParseFromString(data)
-        if record.HasField("history"):
-            yield {
-                item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item
-            }
+        yield record

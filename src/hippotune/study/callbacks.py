@@ -10,7 +10,7 @@ from hippotune.tuners.base import Mode, Result
 class Callback:
     """Base of callbacks: override what you want to hear of.
 
-    They are called in the process that tunes, in the order in which the tuner hears results, and each result is
+    They are called in the process that tunes, in the order in which the tuner hears results, and each is
     durable by then. So a study that is run again after an interruption tells the very same again, from the
     first result on, before it goes on: write down what you have acted upon. Be quick: the same thread steers
     training. An exception ends the tuning, and nothing that was trained is lost.
