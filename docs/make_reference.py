@@ -13,7 +13,7 @@ import hippotune as hippo
 PAGE = Path(__file__).with_name("reference.md")
 API = Path(__file__).with_name("openapi.json")
 GROUPS = {
-    "Studies": ("Study", "tune_together", "Retries"),
+    "Studies": ("Study", "tune_together", "Retries", "Callback"),
     "Trainers": ("Trainer", "TorchTrainer", "Loader"),
     "Executors": ("Local", "Pool", "Ray", "Simulated", "Recorded"),
     "Width": ("Fluid",),
