@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from hippotune.store.base import Store
 
 _DESCRIPTION = """\
-Write a study to TensorBoard, MLflow, Weights & Biases or Trackio, from its first result on: configs,
-metrics, what training logged, what steps took, and the best model where the tool keeps files. What
-the target has already is not written again: run it as often as you like, also while the study runs."""
+Write a study to TensorBoard, MLflow, Weights & Biases or Trackio, from its first result on:
+configs, metrics, what training logged, what steps took, and the best model where the tool keeps
+files. What the target has already is not written again: run it as often as you like, also while
+the study runs."""
 
 _EXAMPLES = """\
 examples:

@@ -52,6 +52,7 @@ examples:
   hippo submit digits.py       the same by a server, in the background; hippo attach digits shows it
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them
+  hippo log digits --to tensorboard:runs    the same in TensorBoard, MLflow, W&B or Trackio
   hippo retry digits           have what failed or is suspended in it tried again
   hippo run --help             all about one command"""
 
