@@ -29,6 +29,18 @@ from hippotune.sinks.base import (
 
 STEP = "step"
 _MOST_OPEN = 64
+# What W&B notes of this process says nothing of the workers, and takes a tenth of a second for each run.
+_QUIET: dict[str, Any] = {
+    "console": "off",
+    "silent": True,
+    "disable_git": True,
+    "disable_code": True,
+    "disable_job_creation": True,
+    "x_disable_stats": True,
+    "x_disable_meta": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+}
 
 
 class WandB(Sink):
@@ -114,9 +126,7 @@ class WandB(Sink):
             mode=self.mode,  # type: ignore[arg-type]
             reinit="create_new",
             resume="allow" if self.mode == "online" else None,
-            settings=wandb.Settings(
-                console="off", silent=True, x_disable_stats=True, x_disable_meta=True, disable_git=True
-            ),
+            settings=wandb.Settings(**_QUIET),
             **self._options,
         )
         opened.define_metric("*", step_metric=STEP)
