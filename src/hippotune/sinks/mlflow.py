@@ -16,6 +16,7 @@ from hippotune.sinks.base import (
     Record,
     Run,
     RunEnded,
+    RunStarted,
     Sink,
     Source,
     need,
@@ -85,6 +86,8 @@ class MLflow(Sink):
         for record in records:
             run = self._known.get(record.run.name) or self._make(record.run, getattr(record, "time", None))
             match record:
+                case RunStarted(started):
+                    self._configure(run, started)
                 case Points(rows=rows):
                     metrics.setdefault(run, []).extend(
                         Metric(_allowed(name), float(number), round(1000 * moment), step)
@@ -102,8 +105,6 @@ class MLflow(Sink):
                 self._client.log_batch(run, metrics=batch[first : first + _MOST_METRICS], synchronous=True)
 
     def _make(self, run: Run, time: float | None) -> str:
-        from mlflow.entities import Param
-
         tags = {_STUDY: self._source.study, _PLAN: self._source.plan, _RUN: run.name}
         if run.parent is not None:
             tags[_PARENT] = f"{run.parent}@{run.start}"
@@ -111,15 +112,16 @@ class MLflow(Sink):
                 tags["mlflow.parentRunId"] = self._known[run.parent]
         started = None if time is None else round(1000 * time)
         made = self._client.create_run(self._experiment, started, tags, run.name)
-        params = [
-            Param(_allowed(name), str(value)[:_MOST_CHARACTERS]) for name, value in run.values().items()
-        ]
-        for first in range(0, len(params), _MOST_PARAMS):
-            self._client.log_batch(
-                made.info.run_id, params=params[first : first + _MOST_PARAMS], synchronous=True
-            )
         self._known[run.name] = number = str(made.info.run_id)
         return number
+
+    def _configure(self, number: str, run: Run) -> None:
+        from mlflow.entities import Param
+
+        values = {_allowed(name): str(value)[:_MOST_CHARACTERS] for name, value in run.values().items()}
+        params = [Param(name, value) for name, value in values.items()]
+        for first in range(0, len(params), _MOST_PARAMS):
+            self._client.log_batch(number, params=params[first : first + _MOST_PARAMS], synchronous=True)
 
     def save(self, number: int) -> None:
         """Note the number as a tag of the experiment."""

@@ -1,8 +1,8 @@
 """Weights & Biases: a run for each trial or stretch, in a group that is called after the study.
 
 A row is logged with its step as ``step``, the axis of all charts, and its own time. Runs have ids that follow
-from the plan, so that a run that is taken up again is the same one. Offline, it gets a further folder, which
-``wandb sync`` joins to the others; what those hold already is not written again.
+from the plan, so that a run that is taken up again is the same one. Offline, it then has a further folder;
+what the others hold already is not written again.
 """
 
 from __future__ import annotations
