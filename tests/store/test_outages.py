@@ -77,6 +77,7 @@ class Writing:
         stored = list(view.read())
         assert [fact for fact in stored if fact in self._handed] == stored
         assert len(stored) == len(self._handed) - len(spans)
+        assert list(view.facts()) == list(enumerate(self._handed, 1))
 
 
 @pytest.fixture
