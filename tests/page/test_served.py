@@ -10,8 +10,8 @@ import httpx
 from playwright.sync_api import Page, expect
 
 from hippotune import GridSearch, Study
-from serve.serving import ServerProcess, serving
-from serve.slow import SlowWalker
+from served.serving import ServerProcess, serving
+from served.slow import SlowWalker
 
 Open = Callable[..., Page]
 SPACE = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
