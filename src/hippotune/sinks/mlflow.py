@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hippotune.sinks.base import (
@@ -54,11 +55,20 @@ class MLflow(Sink):
         self._client = client = MlflowClient(self.tracking_uri)
         name = self.experiment or source.study
         found = client.get_experiment_by_name(name)
-        self._experiment = client.create_experiment(name) if found is None else found.experiment_id
+        if found is None:
+            self._experiment = client.create_experiment(name, self._files)
+        else:
+            self._experiment = found.experiment_id
         self._known = self._runs()
         tag = ({} if found is None else found.tags).get(self._tag, "")
         incarnation, _, number = str(tag).partition(":")
         return int(number) if incarnation == source.incarnation else 0
+
+    @property
+    def _files(self) -> str | None:
+        """Where files of runs go: beside a database in a file; else MLflow knows."""
+        scheme, _, file = self.tracking_uri.partition(":///")
+        return (Path(file).absolute().parent / "mlartifacts").as_uri() if scheme == "sqlite" else None
 
     @property
     def _tag(self) -> str:
