@@ -57,13 +57,13 @@ _FRAMES = """seconds => new Promise(done => {
     requestAnimationFrame(next);
 })"""
 _FOLLOWER = """
-import sys, threading, httpx
+import os, sys, threading, httpx
 def follow(base, cookies):
     place = httpx.get(base + "snapshot", cookies=cookies).json()
     after = f"{place['incarnation']}:{place['number']}"
     more = {"params": {"after": after}, "cookies": cookies, "timeout": None}
     with httpx.stream("GET", base + "events", **more) as stream:
-        print("following", flush=True)
+        os.write(1, b"following\\n")  # at once: ten of them write
         for _ in stream.iter_raw():
             pass
 with httpx.Client(follow_redirects=True) as client:

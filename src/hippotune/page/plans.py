@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from hippotune.page.actions import Check, PlanActions
 from hippotune.page.feed import Feed
-from hippotune.page.pulse import take_pulse
+from hippotune.page.pulse import Pulses
 from hippotune.page.source import StoredPlan
-from hippotune.shell.runtime import Closed, Runtime
+from hippotune.shell.runtime import Runtime
 
 if TYPE_CHECKING:
     from hippotune.store.catalog import Catalog, StudyInfo
@@ -91,6 +91,7 @@ class _HomePlan(StoredPlan):
     ) -> None:
         super().__init__(catalog, info, home)
         self._running = running
+        self._pulses = Pulses()
 
     def about(self) -> dict[str, Any]:
         """Say what the plan is, and which others there are."""
@@ -101,7 +102,4 @@ class _HomePlan(StoredPlan):
     def pulse(self) -> dict[str, Any] | None:
         """Look on the engine's thread, where there is one."""
         runtime = self._running()
-        try:
-            return None if runtime is None else runtime.ask(lambda: take_pulse(runtime))
-        except Closed:
-            return None
+        return None if runtime is None else self._pulses.of(runtime)

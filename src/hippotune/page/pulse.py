@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import math
+from time import monotonic, thread_time
 from typing import Any
 
 from hippotune.engine.lease import Lease
-from hippotune.shell.runtime import Runtime
+from hippotune.shell.runtime import Closed, Runtime
 from hippotune.stages.frontier import Task
 
 _MOST_NEXT = 8
+# At most this part of the engine's time goes into looking at it, and a look is at most this old.
+_SHARE_OF_TIME = 0.02
+_MOST_SECONDS = 1.0
 
 
-def take_pulse(runtime: Runtime) -> dict[str, Any]:
-    """Return this moment, as plain values. To be called on the engine's thread."""
+class Pulses:
+    """Looks at a running plan without taking much of its engine's time: a look serves for a moment."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Any] | None = None
+        self._took = self._taken_at = self._worked = 0.0
+
+    def of(self, runtime: Runtime) -> dict[str, Any] | None:
+        """Return how things are now, or were a moment ago; None where the plan was closed."""
+        try:
+            return runtime.ask(lambda: self._look(runtime))
+        except Closed:
+            return None
+
+    def _look(self, runtime: Runtime) -> dict[str, Any]:
+        now, worked = monotonic(), thread_time()
+        is_dear = worked - self._worked < self._took / _SHARE_OF_TIME
+        if self._last is None or not is_dear or now - self._taken_at > _MOST_SECONDS:
+            self._last = _taken(runtime)
+            self._worked, self._taken_at = thread_time(), now
+            self._took = self._worked - worked
+        return self._last
+
+
+def _taken(runtime: Runtime) -> dict[str, Any]:
     loop = runtime.loop
     engine, now = loop.engine, loop.executor.now()
     running = [lease for lease in engine.leases.values() if lease.state == "running"]

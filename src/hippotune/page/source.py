@@ -15,10 +15,10 @@ from hippotune.history.logged import LoggedNumbers
 from hippotune.history.printed import printed
 from hippotune.page.about import about_plan
 from hippotune.page.columns import snapshot
-from hippotune.page.pulse import take_pulse
+from hippotune.page.pulse import Pulses
 from hippotune.plan.facts import Fact
 from hippotune.plan.node import Node
-from hippotune.shell.runtime import Closed, Runtime, checkpoint_folder
+from hippotune.shell.runtime import Runtime, checkpoint_folder
 from hippotune.store.base import Store
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class RunningPlan:
     def __init__(self, runtime: Runtime, about: dict[str, Any]) -> None:
         self._runtime = runtime
         self._about = about
+        self._pulses = Pulses()
         self._told: deque[tuple[int, Fact]] = deque()
         self._unfollow = runtime.ask(lambda: runtime.loop.follow(self._hear))
         self._incarnation = runtime.store.incarnation
@@ -132,10 +133,7 @@ class RunningPlan:
 
     def pulse(self) -> dict[str, Any] | None:
         """Look on the engine's thread."""
-        try:
-            return self._runtime.ask(lambda: take_pulse(self._runtime))
-        except Closed:
-            return None
+        return self._pulses.of(self._runtime)
 
     def detail(self, node: Node, step: int) -> dict[str, Any]:
         """Read numbers from the store, and lines from the logs of leases."""
