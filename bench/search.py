@@ -3,9 +3,10 @@
 Every search runs inside Hippo with sharing on, one worker, on the recorded curves (bench/record.py) of one
 training seed. What it chooses is judged by the other training seeds: its regret is its mean loss there over
 that of the best config of the space. Its gap is the same on the training seed that it searched. Lazy's
-defaults were chosen on training seed 0, so searches run on the others. Searches of one seed are compared in
-pairs; intervals are the middle 95 % of 4,000 bootstrap means. Steps are those that were trained; worker-
-seconds count loads (2 steps' time), saves (half a step) and evaluations (a fifth) too.
+defaults were chosen on training seed 0, so searches run on the others; a space with fewer than two recorded
+training seeds is left out. Searches of one seed are compared in pairs; intervals are the middle 95 % of 4,000
+bootstrap means. Steps are those that were trained; worker-seconds count loads (2 steps' time), saves (half a
+step) and evaluations (a fifth) too.
 
 Bars:
 * Lazy finds TPE's final best with at most half of TPE's steps, and of its worker-seconds, on the spaces of
@@ -221,6 +222,14 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return float(numbers.mean()), float(low), float(high)
 
 
+def seeds_of(space: str) -> list[int]:
+    """Return the training seeds that were recorded of a space."""
+    return [seed for seed in SEEDS if (FOLDER / f"{space}-{seed}.json.gz").exists()]
+
+
+RECORDED = [space for space in SPACES if len(seeds_of(space)) > 1]
+
+
 class Outcome(NamedTuple):
     """What came of a search: against the best config, and against TPE with the same seed."""
 
@@ -235,7 +244,7 @@ class Outcome(NamedTuple):
 
 def outcomes(space: str, seed: int) -> dict[str, Outcome]:
     """Run all searches of one seed on one space."""
-    there = [each for each in SEEDS if (FOLDER / f"{space}-{each}.json.gz").exists()]
+    there = seeds_of(space)
     search = there[1 + seed % (len(there) - 1)]
     others = tuple(each for each in there if each != search)
     runs = searched(space, seed, search)
@@ -293,7 +302,7 @@ def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for space in options.space or SPACES:
+    for space in options.space or RECORDED:
         compared(space, [outcomes(space, seed) for seed in range(options.seeds)], figures)
     print()
     return figures
@@ -318,11 +327,11 @@ def bars(spaces: list[str]) -> list[Bar]:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--space", nargs="+", choices=list(SPACES))
+    parser.add_argument("--space", nargs="+", choices=RECORDED)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     arguments(parser)
-    chosen = parser.parse_known_args()[0].space or list(SPACES)
+    chosen = parser.parse_known_args()[0].space or RECORDED
     harness.run(__doc__ or "", measure, bars(chosen), arguments)
