@@ -11,31 +11,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from hippotune.plan.facts import CheckpointPinned, RequestMade, StudyStopped, TrialStopped
-from hippotune.store.catalog import open_store
 from processes import free_port, program
 from stored import DECAYS, Asking, trained
 from watched_studies import Watched, watched
 
 Open = Callable[..., Page]
 F = TypeVar("F")
-
-SLOW = """
-import time
-import hippotune as hippo
-
-
-class Slow(hippo.Trainer):
-    def build(self): self.done = 0
-    def setup(self, hp): pass
-    def train(self):
-        self.done += 1
-        time.sleep(0.02)
-    def evaluate(self): return {{"done": float(self.done)}}
-
-
-study = hippo.Study("slow", Slow, home={home!r}, executor=hippo.Local(workers=1), version="1")
-tuner = hippo.GridSearch(hippo.Grid({{"lr": [0.1]}}), "done", "max", max_steps=100_000)
-"""
 
 
 @pytest.fixture
@@ -116,20 +97,6 @@ def test_a_checkpoint_is_pinned_and_let_go(open_page: Open, study: Watched) -> N
         detail.get_by_role("button", name="Yes").click()
         expect(detail.locator(".list").last).to_contain_text(after)
     assert [fact.pinned for fact in facts(study, CheckpointPinned)] == [True, False]
-
-
-def test_a_study_is_stopped_as_by_ctrl_c(open_page: Open, tmp_path: Path) -> None:
-    file, home = tmp_path / "slow.py", tmp_path / "home"
-    file.write_text(SLOW.format(home=str(home)))
-    with program("run", str(file), "--page", "--no-progress", "--port", free_port()) as (url, running):
-        page = open_page(url)
-        page.get_by_role("button", name="Stop study").click()
-        page.get_by_role("button", name="Yes").click()
-        expect(page.locator(".link-state")).to_contain_text("ended")
-        assert running.wait(timeout=120) == 130
-    with open_store(home) as catalog:
-        log = [fact for _, fact in catalog.view(catalog.studies()[0].key).facts()]
-    assert [fact.study for fact in log if isinstance(fact, StudyStopped)] == ["slow"]
 
 
 def test_nothing_is_done_for_other_sites_or_for_those_who_may_only_look(

@@ -1,4 +1,5 @@
 // What can be done with what is selected, for those who may. Nothing happens before it is confirmed.
+import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { acts, ask } from "../live/acting.js";
 import { written } from "../model/configs.js";
@@ -10,9 +11,15 @@ import { chosenStudy, link, model, picked } from "../state.js";
 
 const isPossible = () => acts.value && link.value === "live";
 
+/** What is to be confirmed now; it outlives a moment without a connection. */
+const asking = signal("");
+
 /** A button that asks once more before it acts. @param {{label: string, question: string, body: object}} props */
 function Ask({ label, question, body }) {
-  const [asked, setAsked] = useState(false);
+  const own = JSON.stringify(body);
+  const asked = asking.value === own;
+  /** @param {boolean} is */
+  const setAsked = (is) => (asking.value = is ? own : "");
   const [said, setSaid] = useState("");
   const act = async () => {
     try {

@@ -110,11 +110,9 @@ class Feed:
         number = int(text)
         if number == self._number:
             return ()
-        ends = [end for end, _ in self._recent]
-        first = self._recent[0] if self._recent else None
-        if first is None or number not in ends:
+        if all(start != number for start, _ in self._recent):
             return None
-        return [message for end, message in self._recent if end > number]
+        return [message for start, message in self._recent if start >= number]
 
     def _place(self) -> dict[str, Any]:
         return {"incarnation": self._incarnation, "number": self._number}
@@ -148,6 +146,10 @@ class Feed:
             async with self._working:
                 try:
                     await self._look()
+                    if self._queues:
+                        await self._look_closer()
+                except TimeoutError:
+                    continue
                 except Exception:  # a store that is out of reach for a while ends no page
                     _log.exception("the page could not be brought up to date; it is tried again")
                     await asyncio.sleep(_IDLE_SECONDS)
@@ -155,7 +157,7 @@ class Feed:
     async def _look(self) -> None:
         """Take in what is new, and tell it."""
         mark, before = self._columns.mark(), self._number
-        about, incarnation, number, pulse = await asyncio.to_thread(self._take, bool(self._queues))
+        about, incarnation, number = await asyncio.shield(asyncio.to_thread(self._take))
         if incarnation != self._incarnation:
             if self._incarnation:
                 self._tell(_event("reset", {"incarnation": incarnation, "number": number}))
@@ -164,16 +166,20 @@ class Feed:
         elif number > before:
             content = {"after": before, "columns": self._columns.since(mark), "number": number}
             message = _event("delta", content, f"{incarnation}:{number}")
-            self._recent.append((number, message))
+            self._recent.append((before, message))
             self._tell(message)
         self._incarnation, self._number = incarnation, number
         if about != self._about:
             self._about = about
             self._tell(_event("about", about))
+
+    async def _look_closer(self) -> None:
+        """Take the pulse, for those who follow. A plan that is being closed may never answer."""
+        pulse = await asyncio.wait_for(asyncio.to_thread(self._source.pulse), _QUIET_SECONDS)
         if pulse is not None or self._last_pulse is not None:
             self._tell_pulse(pulse)
 
-    def _take(self, is_followed: bool) -> tuple[dict[str, Any], str, int, dict[str, Any] | None]:
+    def _take(self) -> tuple[dict[str, Any], str, int]:
         source = self._source
         incarnation = source.incarnation()
         if self._incarnation and incarnation != self._incarnation:
@@ -182,7 +188,7 @@ class Feed:
         self._columns.take(fact for _, fact in facts)
         number = facts[-1][0] if facts else self._number
         about = source.about() if not self._about or number != self._number else self._about
-        return about, incarnation, number, source.pulse() if is_followed else None
+        return about, incarnation, number
 
     def _tell_pulse(self, pulse: dict[str, Any] | None) -> None:
         if pulse is None and not self._queues:
