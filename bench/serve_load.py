@@ -50,18 +50,14 @@ class Client:
         await self._api.call("POST", f"{self._address}/messages", {"first": number, "messages": [message]})
 
 
-async def follow(url: str, key: str, numbers: list[int], stop: asyncio.Event) -> None:
-    """Follow the log, and note the numbers of facts."""
+async def follow(url: str, key: str, numbers: list[int]) -> None:
+    """Follow the log until cancelled, and note the numbers of facts."""
     async with (
         httpx.AsyncClient(timeout=60) as client,
         client.stream("GET", f"{url}/plans/{key}/facts?follow=1") as response,
     ):
-        reader, lines = EventReader(), response.aiter_lines()
-        while not stop.is_set():
-            try:
-                line = await asyncio.wait_for(anext(lines), 1.0)
-            except (TimeoutError, StopAsyncIteration):
-                continue
+        reader = EventReader()
+        async for line in response.aiter_lines():
             if (event := reader.take(line)) is not None:
                 numbers.append(int(event.number.rpartition(":")[2]))
 
@@ -72,9 +68,9 @@ async def load(server: ServerProcess, clients: int, trials: int, followers: int)
     code = send_code(api, Trivial, "value", [])
     opened: PlanOpened = api.call("POST", "/plans", Definition("load", code, audit=0.0), PlanOpened)
     process = psutil.Process(server.process.pid)
-    before, stop = process.memory_info().rss, asyncio.Event()
+    before = process.memory_info().rss
     heard: list[list[int]] = [[] for _ in range(followers)]
-    follows = [asyncio.create_task(follow(server.url, opened.key, each, stop)) for each in heard]
+    follows = [asyncio.create_task(follow(server.url, opened.key, each)) for each in heard]
     lags: list[float] = []
     watch = asyncio.create_task(_watch(server.url, lags))
     began = time.monotonic()
@@ -86,7 +82,8 @@ async def load(server: ServerProcess, clients: int, trials: int, followers: int)
     until = time.monotonic() + 60
     while any(not each or each[-1] < last for each in heard) and time.monotonic() < until:
         await asyncio.sleep(0.1)
-    stop.set()
+    for task in follows:
+        task.cancel()
     await asyncio.gather(*follows, return_exceptions=True)
     numbers = httpx.get(f"{server.url}/metrics", timeout=60).text
     return {
