@@ -128,7 +128,7 @@ def run_client(number: int, seconds: float, tuner: str, **where: Any) -> list[An
 class CuttingProxy:
     """Passes bytes on, and cuts connections at random places."""
 
-    def __init__(self, port: int, seed: int, most: int = 20_000) -> None:
+    def __init__(self, port: int, seed: int, most: int = 4_000) -> None:
         self._target, self._random, self._most = ("127.0.0.1", port), random.Random(seed), most
         self.cuts = 0
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
