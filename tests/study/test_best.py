@@ -49,10 +49,11 @@ def test_results_on_the_way_count_also_those_of_a_trial_that_was_withdrawn() -> 
     assert (report.best.number, report.best.step, report.best.metrics) == (1, 6, {"score": 1.0})
 
 
-def test_its_model_is_trained_again_where_nothing_was_saved(tmp_path: Path) -> None:
+def test_where_nothing_was_saved_its_model_is_trained_again_when_it_is_loaded(tmp_path: Path) -> None:
     with hippo.Study("best", Counter, home=tmp_path, executor=hippo.Local(workers=1)) as study:
         report = study.tune(StopsLate({"offset": [0, 1]}, "score", "max", 12), progress=False)
         assert report.best.step == 6
+        assert report.work.steps_trained == report.work.steps_unique
         loaded = report.best.load()
     assert isinstance(loaded, Counter)
     assert loaded.steps == 6

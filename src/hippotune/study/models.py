@@ -48,10 +48,10 @@ class Models:
     def __init__(self, study: Study) -> None:
         self._study = study
 
-    async def best(self, result: Result, runtime: Runtime, in_time: bool = True) -> Best:
-        """Return the best result with its model, which is trained again where it is not kept.
+    async def best(self, result: Result, runtime: Runtime) -> Best:
+        """Return the best result with its model.
 
-        Where time is up, that of a result on the way to a step waits until it is loaded.
+        One that was measured on the way, where nothing was saved, is trained again only when it is loaded.
         """
         trial, step = result.trial, result.step
         assert result.metrics is not None
@@ -59,7 +59,7 @@ class Models:
         without_model = Best(
             trial.number, trial.config, step, result.metrics, None, listed, partial(self.load, trial, step)
         )
-        if not (in_time or result.final or self._is_kept(trial, step, runtime)):
+        if not (result.final or self._is_kept(trial, step, runtime)):
             return without_model
         try:
             held = await self._hold(trial, step, runtime)

@@ -90,8 +90,7 @@ async def _run(
         with nullcontext() if lent is None else runtime.widened(lent):
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
-        in_time = tuning.ended_by is None
-        found = None if best is None else await connection.models.best(best, runtime, in_time)
+        found = None if best is None else await connection.models.best(best, runtime)
         await loop.run_down()  # what still runs, to the end of its step, is part of the work
     return Report(
         study.name,

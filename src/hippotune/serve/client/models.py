@@ -46,11 +46,11 @@ class RemoteModels:
         self._study = study
         self._connection = connection
 
-    async def best(self, result: Result, runtime: Runtime, in_time: bool = True) -> Best:
-        """Return the best result; its model is trained again where it is not kept, and there is time."""
+    async def best(self, result: Result, runtime: Runtime) -> Best:
+        """Return the best result. That of one on the way to a step waits until it is loaded."""
         trial, step = result.trial, result.step
         assert result.metrics is not None
-        if not (in_time or result.final):
+        if not result.final:
             return self.described(trial, step, result.metrics, None)
         path = None
         with suppress(TrialFailed):
