@@ -191,10 +191,9 @@ class CheckpointFiles(CheckpointStorage):
                 f"{self.directory} is a symbolic link, and nothing is removed through links: expected a "
                 "folder. Link the home, or the folder 'checkpoints' in it, instead"
             )
-        try:
+        with explained(self.directory), suppress(FileNotFoundError):
             return (self.directory / MARK).read_text()
-        except FileNotFoundError:
-            return None
+        return None
 
     def write_mark(self, text: str) -> None:
         """Replace the mark in one go."""
@@ -255,7 +254,8 @@ class FileHome(StorageHome):
 
     def folders(self) -> list[str]:
         """Return the names of the folders."""
-        return [path.name for path in sorted(self._directory.glob("*/")) if not path.is_symlink()]
+        with explained(self._directory):
+            return [path.name for path in sorted(self._directory.glob("*/")) if not path.is_symlink()]
 
     def of(self, folder: str) -> CheckpointFiles:
         """Return a folder."""
@@ -268,7 +268,8 @@ class FileHome(StorageHome):
     def retire(self, folder: str) -> str:
         """Rename a folder, in one go."""
         aside = f"{folder}.{secrets.token_hex(4)}{RETIRED}"
-        (self._directory / folder).rename(self._directory / aside)
+        with explained(self._directory / folder):
+            (self._directory / folder).rename(self._directory / aside)
         return aside
 
     def remove(self, folder: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -64,10 +65,9 @@ def note_url(home: Path, url: str) -> None:
 
 def url_of(home: Path) -> str | None:
     """Return the URL that a folder belongs to; None where its checkpoints are in it."""
-    try:
+    with explained(home), suppress(FileNotFoundError):
         return (home / _FILE_NAME).read_text()
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def checkpoints_url(home: Path, digest: str) -> str | None:

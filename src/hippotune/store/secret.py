@@ -63,8 +63,8 @@ class Secret:
             secret = cls.existing(home)
         if secret is None:
             raise StoreError(f"the key file {home / FILE_NAME} was removed while it was opened; run again")
-        for left_over in home.glob(f"{FILE_NAME}.*.partial"):  # by a process that was killed
-            with suppress(OSError):
+        with suppress(OSError):
+            for left_over in home.glob(f"{FILE_NAME}.*.partial"):  # by a process that was killed
                 left_over.unlink()
         return secret
 
