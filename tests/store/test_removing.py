@@ -159,7 +159,7 @@ def test_commands_look_at_either_database_and_clean_it(
     shown = told("show", "a", "--metric", "loss", "--mode", "min")
     assert "trial 1 at step 2: loss 0.5" in shown
     assert "trial 0: no" in shown
-    assert len(told("export", "a").splitlines()) == 1 + 3
+    assert len(told("export", "a", "--unproved").splitlines()) == 1 + 3
     assert f"removed the plan {OLD.digest} of Digits" in told("gc", "--plans", "--yes")
     assert told("gc", "--plans", "--yes") == "nothing to remove\n"
     assert told("ls").splitlines() == listed[:3]

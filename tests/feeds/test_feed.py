@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hippotune as hippo
+from feeds import programs
+from feeds.facts import example, expected, shown
 from hippotune import GridSearch, InvalidInput, Local, MultiStep, Study
 from hippotune.cli import main
 from hippotune.sinks import Model, Record, RunEnded, Sink, Source, TensorBoard
@@ -21,8 +23,6 @@ from hippotune.sinks.feed import Feed
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Result
-from sinks import programs
-from sinks.facts import example, expected, shown
 from study.walkers import Walker
 
 

@@ -7,11 +7,11 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feeds.facts import CONFIGS, example, expected, shown, studies
 from hippotune.plan.facts import Fact
 from hippotune.sinks.base import Points, Record, RunStarted
 from hippotune.sinks.projection import Projection
 from hippotune.store.memory import MemoryStore
-from sinks.facts import CONFIGS, example, expected, shown, studies
 
 
 def projected(store: MemoryStore, after: int = 0, runs: str = "trial") -> list[Record]:

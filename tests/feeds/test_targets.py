@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from feeds import programs
+from feeds.facts import example, expected
+from feeds.programs import KEY
 from hippotune.store.catalog import open_store
-from sinks import programs
-from sinks.facts import example, expected
-from sinks.programs import KEY
 
 
 def start(kind: str, folder: Path, *options: str) -> subprocess.Popen[str]:
