@@ -17,6 +17,7 @@ import httpx
 
 from hippotune.executors.base import Executor
 from hippotune.executors.local.executor import Local
+from hippotune.sequences import custom
 from hippotune.serve.program import Options, Server
 from hippotune.store.homes import parse_home
 from hippotune.store.served import ServedHome
@@ -42,6 +43,7 @@ class Running:
         self.server.stop()
         self._thread.join(_MOST_SECONDS)
         self._home.release()
+        custom._may_import = True  # the server runs no code of others; this process goes on with its own
         assert not self._thread.is_alive()
 
 
