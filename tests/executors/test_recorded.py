@@ -50,7 +50,11 @@ def test_it_is_replayed_in_virtual_time(file: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b'{"format": "other"}\n')])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b'{"format": "other"}\n', mtime=0)],
+    ids=["empty", "no gzip", "another format"],
+)
 def test_another_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "other").write_bytes(content)
     with pytest.raises(InvalidInput, match=r"other is no file that Recorded.write wrote"):
