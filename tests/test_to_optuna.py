@@ -18,7 +18,8 @@ from hippotune import Config, Study
 from hippotune.errors import HippoError, InvalidInput, MissingExtra, StoreError
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.history.history import History
-from hippotune.history.optuna_study import Parameters, optuna_study
+from hippotune.history.optuna_parameters import Parameters
+from hippotune.history.optuna_study import optuna_study
 from hippotune.plan.facts import RequestMade
 from hippotune.plan.plan import Plan
 from hippotune.store.memory import MemoryStore
@@ -163,32 +164,63 @@ def test_sequences_of_one_form_are_the_arguments_in_which_they_differ() -> None:
     assert distributions["lr.then.gamma"] == FloatDistribution(0.9, 0.95)
 
 
-def test_sequences_of_several_forms_are_a_choice_as_they_are_written() -> None:
-    params, distributions = parameters(
-        [
-            {"lr": lr}
-            for lr in (0.1, hippo.Cosine(0.1, 50), hippo.MultiStep(0.1, [30]), hippo.MultiStep(0.1, [20, 30]))
-        ]
-    )
-    written = ["0.1", "Cosine(0.1, 50)", "MultiStep(0.1, [30])", "MultiStep(0.1, [20, 30])"]
-    assert [each["lr"] for each in params] == written
-    assert distributions["lr"] == CategoricalDistribution(sorted(written))
-
-
-def test_too_many_sequences_for_a_choice_are_one_between_forms_with_arguments() -> None:
+def test_sequences_of_several_families_are_a_choice_of_one_with_the_arguments_that_it_has() -> None:
     rates = [0.001 * number for number in range(1, 40)]
     params, distributions = parameters(
         [
             {"lr": family}
             for rate in rates
-            for family in (rate, hippo.Exponential(rate, 0.9), hippo.Warmup(2, hippo.Cosine(rate, 50)))
+            for family in (
+                rate,
+                hippo.Exponential(rate, round(0.9 + rate, 3)),
+                hippo.Warmup(2, hippo.Cosine(rate, 50)),
+            )
         ]
     )
-    assert distributions["lr"] == CategoricalDistribution(["Constant", "Exponential", "Warmup(Cosine)"])
     assert params[:3] == [
-        {"lr": "Constant", "lr.Constant.value": 0.001},
-        {"lr": "Exponential", "lr.Exponential.value": 0.001},
-        {"lr": "Warmup(Cosine)", "lr.Warmup(Cosine).then.value": 0.001},
+        {"lr.family": "Constant", "lr.value": 0.001},
+        {"lr.family": "Exponential", "lr.value": 0.001, "lr.gamma": 0.901},
+        {"lr.family": "Warmup(Cosine)", "lr.then.value": 0.001},
+    ]
+    assert distributions == {
+        "lr.family": CategoricalDistribution(["Constant", "Exponential", "Warmup(Cosine)"]),
+        "lr.value": FloatDistribution(0.001, 0.039, log=True),
+        "lr.gamma": FloatDistribution(0.901, 0.939),
+        "lr.then.value": FloatDistribution(0.001, 0.039, log=True),
+    }
+
+
+def test_sequences_of_one_family_with_more_or_fewer_arguments_are_told_apart_by_these() -> None:
+    params, distributions = parameters(
+        [{"lr": lr} for lr in (0.1, hippo.MultiStep(0.1, [30]), hippo.MultiStep(0.1, [30, 40]))]
+    )
+    assert params == [
+        {"lr.family": "Constant"},
+        {"lr.family": "MultiStep"},
+        {"lr.family": "MultiStep", "lr.milestones.1": 40},
+    ]
+    assert distributions["lr.milestones.1"] == IntDistribution(40, 40)
+
+
+def half(step: int) -> float:
+    return 0.5**step
+
+
+def third(step: int) -> float:
+    return 3.0**-step
+
+
+def test_functions_and_tables_are_choices_as_they_are_written() -> None:
+    tables = [hippo.Table([number, *range(19)]) for number in (1, 2)]
+    params, _ = parameters(
+        [
+            {"lr": hippo.Function(function), "bs": table}
+            for function, table in zip((half, third), tables, strict=True)
+        ]
+    )
+    assert params == [
+        {"lr.family": "Function", "bs.family": repr(tables[0])},
+        {"lr.family": "Function (2)", "bs.family": repr(tables[1])},
     ]
 
 
@@ -197,22 +229,28 @@ def test_what_only_some_trials_have_only_they_have() -> None:
     assert params == [{"optimizer": "adam"}, {"optimizer": "sgd", "momentum": 0.9}]
 
 
-def test_kinds_that_have_no_order_together_are_a_choice_of_texts() -> None:
-    params, distributions = parameters([{"clip": clip} for clip in ("off", 1, 0.5, True)])
-    assert [each["clip"] for each in params] == ["off", "1", "0.5", "True"]
-    assert distributions["clip"] == CategoricalDistribution(["0.5", "1", "True", "off"])
+def test_kinds_that_have_no_order_together_are_a_choice_of_what_they_are() -> None:
+    params, distributions = parameters([{"clip": clip} for clip in ("off", 1, 0.5)])
+    assert [each["clip"] for each in params] == ["off", 1, 0.5]
+    assert distributions["clip"] == CategoricalDistribution([0.5, 1, "off"])
 
 
-def test_one_and_the_same_sequence_is_a_choice_of_one() -> None:
+def test_booleans_among_numbers_are_texts_because_one_is_true_to_optuna() -> None:
+    params, distributions = parameters([{"clip": clip} for clip in (1, 0.5, True)])
+    assert [each["clip"] for each in params] == ["1", "0.5", "True"]
+    assert distributions["clip"] == CategoricalDistribution(["0.5", "1", "True"])
+
+
+def test_one_and_the_same_sequence_is_left_out() -> None:
     params, _ = parameters([{"lr": hippo.Cosine(0.1, 50), "bs": bs} for bs in (1, 2)])
-    assert params == [{"lr": "Cosine(0.1, 50)", "bs": 1}, {"lr": "Cosine(0.1, 50)", "bs": 2}]
+    assert params == [{"bs": 1}, {"bs": 2}]
 
 
 # Plots.
 
 PLOTS: list[tuple[str, Callable[[Any], int]]] = [
     ("plot_optimization_history", lambda figure: len(figure.data[0].x)),
-    ("plot_param_importances", lambda figure: len(figure.data[0].x)),
+    ("plot_param_importances", lambda figure: len({"lr.family", "scale", "weight"} & {*figure.data[0].y})),
     ("plot_slice", lambda figure: len(figure.data)),
     ("plot_parallel_coordinate", lambda figure: len(figure.data)),
     ("plot_intermediate_values", lambda figure: len(figure.data)),
@@ -232,7 +270,7 @@ def test_optunas_plots_draw_our_studies(theirs: optuna.Study, name: str, count: 
     expected = {
         "plot_optimization_history": complete,
         "plot_param_importances": 3,
-        "plot_slice": 3,
+        "plot_slice": 4,
         "plot_intermediate_values": 18,
     }
     assert count(figure) == expected.get(name, count(figure)) > 0

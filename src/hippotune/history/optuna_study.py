@@ -1,45 +1,26 @@
-"""A study as one of Optuna's, in memory: what is drawn and shown for theirs is drawn and shown for ours.
-
-Optuna knows numbers and choices, not sequences. So a hyper-parameter becomes
-
-* a number or a choice, where it is constant in every trial;
-* its arguments that differ ("lr.gamma"), where its sequences are all of one form;
-* otherwise a choice between sequences, as they are written. Where they are too many to be a choice, it is one
-  between their forms, and the arguments that differ within a form come with it ("lr.Exponential.gamma").
-
-A parameter's range is the range of its values. It is logarithmic where they are positive and span an order of
-magnitude.
-"""
+"""A study as one of Optuna's, in memory: what is drawn and shown for theirs is drawn and shown for ours."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
-from hippotune.history.forms import Form, form_of, leaves_of
 from hippotune.history.history import History
+from hippotune.history.optuna_parameters import Parameters
 from hippotune.history.studies import asked_as
 from hippotune.history.trial import TrialHistory
-from hippotune.sequences.base import Sequence
-from hippotune.sequences.constant import Constant, written
-from hippotune.sequences.values import Value
+from hippotune.sequences.constant import Constant
 from hippotune.store.base import Store
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, TrialState
 
     from hippotune.study.study import Study
-
-_MOST_CHOICES = 64
-_LOGARITHMIC = 10
-
-Params = Mapping[str, Value]
 
 
 def to_optuna(study: Study, store: Store | None, metric: str | None, mode: str | None) -> optuna.Study:
@@ -158,74 +139,3 @@ class Clock:
         if began > ended:  # its time was not recorded
             began = ended = self._began
         return datetime.fromtimestamp(began), datetime.fromtimestamp(ended)
-
-
-# Parameters.
-
-
-class Parameters:
-    """What the trials' hyper-parameters are to Optuna: `of` a trial, and their `distributions`."""
-
-    def __init__(self, trials: Iterable[TrialHistory]) -> None:
-        sequences: dict[str, dict[Sequence, None]] = {}
-        for trial in trials:
-            for name, sequence in trial.config.items():
-                sequences.setdefault(name, {})[sequence] = None
-        self._params = {name: dict(_translated(name, list(known))) for name, known in sequences.items()}
-        values: dict[str, list[Value]] = {}
-        for known in self._params.values():
-            for params in known.values():
-                for name, value in params.items():
-                    values.setdefault(name, []).append(value)
-        self._mixed = {name for name, known in values.items() if _are_mixed(known)}
-        self.distributions = {
-            name: _distribution([str(value) for value in known] if name in self._mixed else known)
-            for name, known in values.items()
-        }
-
-    def of(self, trial: TrialHistory) -> dict[str, Value]:
-        """Return a trial's parameters."""
-        params: dict[str, Value] = {}
-        for name, sequence in trial.config.items():
-            params |= self._params[name][sequence]
-        return {name: str(value) if name in self._mixed else value for name, value in params.items()}
-
-
-def _translated(name: str, sequences: list[Sequence]) -> Iterator[tuple[Sequence, Params]]:
-    """Yield the parameters that stand for each of a hyper-parameter's sequences."""
-    if all(isinstance(sequence, Constant) for sequence in sequences):
-        yield from ((sequence, {name: sequence.value(0)}) for sequence in sequences)
-        return
-    forms: dict[Form, list[Sequence]] = {}
-    for sequence in sequences:
-        forms.setdefault(form_of(sequence), []).append(sequence)
-    if len(sequences) == 1 or 1 < len(forms) <= len(sequences) <= _MOST_CHOICES:
-        yield from ((sequence, {name: str(written(sequence))}) for sequence in sequences)
-        return
-    for form, alike in forms.items():
-        leaves = [dict(leaves_of(sequence)) for sequence in alike]
-        differing = [path for path in leaves[0] if len({leaf[path] for leaf in leaves}) > 1]
-        prefix = name if len(forms) == 1 else f"{name}.{form.label}"
-        choice = {} if len(forms) == 1 else {name: form.label}
-        for sequence, leaf in zip(alike, leaves, strict=True):
-            yield sequence, choice | {f"{prefix}.{path}": leaf[path] for path in differing}
-
-
-def _are_mixed(values: Iterable[Value]) -> bool:
-    """Whether values are of kinds that have no order together."""
-    return len({"number" if type(value) in (int, float) else type(value).__name__ for value in values}) > 1
-
-
-def _distribution(values: list[Any]) -> BaseDistribution:
-    """Return what these values, all of one kind, could have been drawn from."""
-    distributions = _import_optuna().distributions
-    if isinstance(values[0], (bool, str)):
-        made: BaseDistribution = distributions.CategoricalDistribution(sorted(set(values)))
-        return made
-    low, high = min(values), max(values)
-    log = low > 0 and high / low >= _LOGARITHMIC
-    if all(isinstance(value, int) for value in values):
-        made = distributions.IntDistribution(low, high, log=log)
-    else:
-        made = distributions.FloatDistribution(low, high, log=log)
-    return made

@@ -2,6 +2,7 @@
 
 from hippotune.spaces.branches import Branches
 from hippotune.spaces.distributions import Choice, Int, LogUniform, Option, Uniform
+from hippotune.spaces.optuna_space import from_optuna
 from hippotune.spaces.samples import Samples
 from hippotune.spaces.space import Grid, Space, as_space
 
@@ -16,4 +17,5 @@ __all__ = [
     "Space",
     "Uniform",
     "as_space",
+    "from_optuna",
 ]

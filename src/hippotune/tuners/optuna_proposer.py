@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from hippotune.errors import InvalidInput
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
     from optuna.study import Study
+    from optuna.trial import FrozenTrial
     from optuna.trial import Trial as OptunaTrial
 
 
@@ -34,7 +35,12 @@ class OptunaProposer(Proposer):
     """Asks a sampler, and tells it the scores of trials, which are complete at the step `last`."""
 
     def __init__(
-        self, space: Space, sampler: BaseSampler, last: int, pruner: BasePruner | None = None
+        self,
+        space: Space,
+        sampler: BaseSampler,
+        last: int,
+        pruner: BasePruner | None = None,
+        known: Iterable[FrozenTrial] = (),
     ) -> None:
         self._optuna = import_optuna()
         self._space = space
@@ -42,6 +48,7 @@ class OptunaProposer(Proposer):
         self._pruner = copy.deepcopy(pruner)
         self._last = last
         self._study = self._new_study()
+        self._study.add_trials(known)
         self._asked: list[OptunaTrial] = []
         self._told: set[OptunaTrial] = set()
 

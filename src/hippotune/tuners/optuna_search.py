@@ -9,7 +9,7 @@ import numpy as np
 
 from hippotune import checks
 from hippotune.sequences.config import Config
-from hippotune.spaces.optuna_space import import_optuna
+from hippotune.spaces.optuna_space import import_optuna, known_trials
 from hippotune.spaces.space import Space
 from hippotune.tuners.arguments import check_pruner, check_sampler
 from hippotune.tuners.base import TrialGroup, Trials
@@ -19,6 +19,7 @@ from hippotune.tuners.rungs import states_of
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
@@ -46,6 +47,9 @@ class OptunaSearch(SpaceTuner):
         Whether proposals are chosen by their prices: of eight that the sampler makes, one is drawn with a
         chance that falls with the steps that it shares with no earlier one, at first in proportion, at last
         not at all. The sampler is told that the others failed, which samplers pass over.
+    known : optuna.Study, optional
+        A study over the same hyper-parameters, of which `hippo.spaces.from_optuna` makes a space: the
+        sampler is told of its finished trials before it proposes anything.
     """
 
     def __init__(
@@ -61,12 +65,14 @@ class OptunaSearch(SpaceTuner):
         pruner: BasePruner | None = None,
         every: int | None = None,
         cost_aware: bool = False,
+        known: optuna.Study | None = None,
     ) -> None:
         super().__init__(space, metric, mode, max_steps, trials, seed)
         self.sampler = check_sampler(sampler)
         self.pruner = check_pruner(pruner)
         self.every = None if every is None else checks.whole("every", every)
         self.cost_aware = checks.yes_or_no("cost_aware", cost_aware)
+        self.known = () if known is None else known_trials(self.space, known, self.mode)
 
     async def run(self, trials: Trials) -> None:
         """Keep every worker busy with a proposal; tell the sampler what came of each."""
@@ -95,14 +101,14 @@ class OptunaSearch(SpaceTuner):
         sampler = self.sampler or import_optuna().samplers.TPESampler(seed=self.seed)
         if self.cost_aware:
             return _Priced(self, sampler, trials)
-        return OptunaProposer(self.space, sampler, self.max_steps, self.pruner)
+        return OptunaProposer(self.space, sampler, self.max_steps, self.pruner, self.known)
 
 
 class _Priced(OptunaProposer):
     """Chooses among several proposals by their prices."""
 
     def __init__(self, tuner: OptunaSearch, sampler: BaseSampler, trials: Trials) -> None:
-        super().__init__(tuner.space, sampler, tuner.max_steps, tuner.pruner)
+        super().__init__(tuner.space, sampler, tuner.max_steps, tuner.pruner, tuner.known)
         self._trials = trials
         self._number = tuner.number
         self._prices = Prices(tuner.max_steps)
