@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,13 +11,43 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from hippotune.plan.facts import CheckpointPinned, RequestMade, StudyStopped, TrialStopped
+from hippotune.plan.facts import (
+    CheckpointPinned,
+    RequestMade,
+    StudyEnded,
+    StudyStopped,
+    TrialStopped,
+)
+from hippotune.store.catalog import open_store
 from processes import free_port, program
+from served.serving import wait_for
 from stored import DECAYS, Asking, trained
 from watched_studies import Watched, watched
 
 Open = Callable[..., Page]
 F = TypeVar("F")
+
+SLOW = """
+import time
+from pathlib import Path
+
+import hippotune as hippo
+
+
+class Slow(hippo.Trainer):
+    def build(self): self.done = 0
+    def setup(self, hp): self.lr = hp["lr"]
+    def train(self):
+        self.done += 1
+        while self.done == 6 and not Path({gate!r}).exists():
+            Path({there!r}).touch()
+            time.sleep(0.01)
+    def evaluate(self): return {{"done": self.done * self.lr}}
+
+
+study = hippo.Study("slow", Slow, home={home!r}, executor=hippo.Local(workers=1), version="1")
+tuner = hippo.GridSearch({{"lr": [0.1]}}, "done", "max", max_steps=100_000)
+"""
 
 
 @pytest.fixture
@@ -97,6 +128,45 @@ def test_a_checkpoint_is_pinned_and_let_go(open_page: Open, study: Watched) -> N
         detail.get_by_role("button", name="Yes").click()
         expect(detail.locator(".list").last).to_contain_text(after)
     assert [fact.pinned for fact in facts(study, CheckpointPinned)] == [True, False]
+
+
+@contextmanager
+def opened_at_last(gate: Path) -> Iterator[None]:
+    """Let training through a gate when the block ends, however it does."""
+    try:
+        yield
+    finally:
+        gate.touch()
+
+
+def test_a_study_is_stopped_at_the_end_of_its_running_steps(open_page: Open, tmp_path: Path) -> None:
+    file, home, gate, there = (tmp_path / name for name in ("slow.py", "home", "gate", "there"))
+    file.write_text(SLOW.format(home=str(home), gate=str(gate), there=str(there)))
+    with (
+        program("run", str(file), "--page", "--no-progress", "--port", free_port()) as (url, running),
+        opened_at_last(gate),
+    ):
+        page = open_page(url)
+        wait_for(there.exists)
+        page.get_by_role("button", name="Stop study").click()
+        page.get_by_role("button", name="Yes").click()
+        head = page.locator(".head")
+        expect(head).to_contain_text("stopping at the end of the running steps")
+        expect(head.get_by_role("button", name="Stop study")).to_have_count(0)
+        expect(page.locator(".tile", has_text="Workers")).to_contain_text("1 of 1")
+        answer = page.request.post(
+            f"{page.url}actions",
+            data={"kind": "stop study", "study": "slow"},
+            headers={"x-hippo-token": page.request.get(f"{page.url}session").json()["token"]},
+        )
+        assert answer.ok, "asked twice, it is not ended the hard way"
+        gate.touch()
+        expect(page.locator(".link-state")).to_contain_text("ended")
+        assert running.wait(timeout=120) == 130
+    with open_store(home) as catalog:
+        log = [fact for _, fact in catalog.view(catalog.studies()[0].key).facts()]
+    assert [fact.study for fact in log if isinstance(fact, StudyStopped)] == ["slow"]
+    assert [fact.outcome for fact in log if isinstance(fact, StudyEnded)] == ["interrupted"]
 
 
 def test_nothing_is_done_for_other_sites_or_for_those_who_may_only_look(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+
+import pytest
 
 from hippotune import Config
 from hippotune.page.feed import Feed
@@ -135,6 +138,43 @@ def test_a_plan_that_was_begun_anew_is_told_anew() -> None:
         assert (snapshot["incarnation"], snapshot["number"]) == ("second", 2)
         assert snapshot["columns"]["trials"]["number"] == [0]
         await feed.close()
+
+    run(test())
+
+
+class Blocking(Growing):
+    """A plan that answers how it is when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let, self.answered = threading.Event(), threading.Event(), threading.Event()
+
+    def pulse(self) -> dict[str, Any] | None:
+        self.asked.set()
+        self.let.wait()
+        self.answered.set()
+        return None
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_feed_that_is_closed_while_its_plan_answers_ends(turns: int) -> None:
+    async def test() -> None:
+        source = Blocking()
+        source.grow()
+        feed = Feed(source, every=0.0)
+        await feed.snapshot()
+        follower = Follower(feed, "first:2")
+        await asyncio.to_thread(source.asked.wait)
+        source.let.set()
+        source.answered.wait()  # with the loop held: the answer and the end come in one turn of it, or close
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await feed.close()
+        await follower.task
+        late = Follower(feed, "first:2")
+        await late.task
+        for each in (follower, late):
+            assert each.events[-1] == ("end", {"incarnation": "first", "number": 2})
 
     run(test())
 

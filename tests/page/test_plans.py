@@ -24,12 +24,16 @@ def test_every_plan_of_a_home_has_its_page_below_where_it_is_mounted(tmp_path: P
     with open_store(tmp_path) as catalog, study("two", tmp_path, seed=7) as opened:
         keys = {info.name: info.key.digest for info in catalog.studies()}
         runtime = opened._connection.open()
-        stopped: list[str] = []
-        plans = HomePlans(lambda: open_store(tmp_path), tmp_path, {keys["two"]: runtime}.get, stopped.append)
+        stopped: list[tuple[str, str]] = []
+
+        async def stop(study: str, by: str) -> None:
+            stopped.append((study, by))
+
+        plans = HomePlans(lambda: open_store(tmp_path), tmp_path, {keys["two"]: runtime}.get, stop)
         logins = Logins(lambda: b"key")
         app = Starlette(routes=[Mount("/page", page_app(plans, logins))])
         asyncio.run(looked_at(app, plans, logins, keys))
-    assert stopped == ["two"]
+    assert stopped == [("two", "kim")]
 
 
 async def looked_at(app: Any, plans: HomePlans, logins: Logins, keys: dict[str, str]) -> None:

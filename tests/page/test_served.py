@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,22 @@ from served.serving import ServerProcess, serving
 from served.slow import SlowWalker
 
 Open = Callable[..., Page]
+ENDLESS = """
+import time
+
+import hippotune as hippo
+
+class Endless(hippo.Trainer):
+    def build(self): self.total = 0.0
+    def setup(self, hp): self.lr = hp["lr"]
+    def train(self):
+        time.sleep(0.02)
+        self.total += self.lr
+    def evaluate(self): return {"total": self.total}
+
+study = hippo.Study("endless", Endless, executor=hippo.Local(1))
+tuner = hippo.GridSearch({"lr": [0.1]}, metric="total", mode="max", max_steps=1_000_000)
+"""
 SPACE = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
 
 
@@ -51,6 +69,23 @@ def test_a_study_on_a_server_is_watched_while_the_server_is_killed(open_page: Op
         client.join()
         expect(page.locator(".tiles")).to_contain_text("3 done")
         expect(page.locator(".tile", has_text="Steps trained")).to_contain_text("100 %")
+
+
+def test_a_study_on_a_server_is_stopped_by_its_page(open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "endless.py"
+    file.write_text(ENDLESS)
+    with ServerProcess(tmp_path / "home") as server:
+        submit = [sys.executable, "-m", "hippotune", "submit", str(file), "--url", server.url]
+        subprocess.run(submit, check=True)
+        page = open_page(let_in(server.url))
+        while page.locator("#tree canvas").count() == 0:  # until the study has a plan
+            page.goto(let_in(server.url))
+        expect(page.locator("#tree")).to_contain_text("training now")
+        page.get_by_role("button", name="Stop study").click()
+        page.get_by_role("button", name="Yes").click()
+        expect(page.locator(".head .said")).to_have_text("stopped")
+        expect(page.locator(".tile", has_text="Workers busy")).to_contain_text("0 of 1")
+        assert httpx.get(f"{server.url}/studies/endless").json()["state"] == "stopped"
 
 
 def test_roles_count_on_the_page_too(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 // What the views draw, from the tables: a pure function. Everything that is not a fact is made here.
 import { shareOf } from "./ranks.js";
+import { stoppedTrials } from "./stops.js";
 
 /**
  * @typedef {import("./tables.js").Tables} Tables
@@ -210,16 +211,6 @@ function trialsOf({ trials, asks }, study) {
   const listed = /** @type {Trial[]} */ (found.filter(Boolean));
   for (const trial of listed) trial.steps.sort((a, b) => a - b);
   return listed;
-}
-
-/** The trials that people have stopped, since their study was last tuned. @param {Tables} tables */
-function stoppedTrials({ stops, tunings }) {
-  const found = new Set();
-  stops.study.forEach((study, row) => {
-    const began = tunings.study.lastIndexOf(study);
-    if (stops.trial[row] >= 0 && (began < 0 || tunings.time[began] <= stops.time[row])) found.add(`${study} ${stops.trial[row]}`);
-  });
-  return found;
 }
 
 /** @param {number} a @param {number} b @param {number} sign */

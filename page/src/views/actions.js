@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { acts, ask } from "../live/acting.js";
 import { written } from "../model/configs.js";
+import { stopOf } from "../model/stops.js";
 import { duration, number, plural } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import { chosenStudy, link, model, picked } from "../state.js";
@@ -38,10 +39,17 @@ function Ask({ label, question, body }) {
   </span>`;
 }
 
-/** Ends the study that is shown. */
+/** Ends the study that is shown; says so where it was ended. */
 export function StopStudy() {
   const name = chosenStudy.value;
-  if (!isPossible() || name === null) return null;
+  if (name === null) return null;
+  const { tables, pulse } = model.value;
+  const stop = stopOf(tables, name);
+  if (stop) {
+    const trains = pulse?.leases.some((lease) => lease.study === name);
+    return html`<span class="said" role="status">${trains ? "stopping at the end of the running steps" : "stopped"}${stop.by ? `, by ${stop.by}` : ""}</span>`;
+  }
+  if (!isPossible()) return null;
   return html`<${Ask} label="Stop study" question=${`Stop ${name} at the end of the running steps?`} body=${{ kind: "stop study", study: name }} />`;
 }
 

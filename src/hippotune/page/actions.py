@@ -5,44 +5,53 @@ A request that is made here is one of the study's, like those of its tuner, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from hippotune import short
 from hippotune.errors import InvalidInput
 from hippotune.page.feed import Feed
 from hippotune.page.login import Visitor
-from hippotune.plan.facts import Action, CheckpointPinned, Position, StudyStopped, TrialStopped
+from hippotune.plan.facts import Action, CheckpointPinned, Position, TrialStopped
 from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Runtime
 from hippotune.spaces.written import read_notation
 
 Check = Callable[[Visitor, str], None]
+Stop = Callable[[str, str], Awaitable[None]]
+"""Ends a study where it is, on behalf of somebody, and has its plan's log say so."""
 
 
 class PlanActions:
-    """Acts on one plan, from any thread but the engine's.
+    """Acts on one plan. `check` raises where a visitor may not act for a study."""
 
-    `stop` ends a study where it is. `check` raises where a visitor may not act for a study.
-    """
-
-    def __init__(
-        self, runtime: Runtime, feed: Feed, stop: Callable[[str], None], check: Check = lambda *_: None
-    ) -> None:
+    def __init__(self, runtime: Runtime, feed: Feed, stop: Stop, check: Check = lambda *_: None) -> None:
         self._runtime = runtime
         self._feed = feed
         self._stop = stop
         self._check = check
 
-    def act(self, said: Mapping[str, Any], visitor: Visitor) -> dict[str, Any]:
+    async def act(self, said: Mapping[str, Any], visitor: Visitor) -> dict[str, Any]:
         """Do what a page has asked for."""
-        by = visitor.name
         match said:
             case {"kind": "stop study", "study": str(study)}:
                 self._check(visitor, study)
-                self._record(StudyStopped(study, self._now(), by))
-                self._stop(study)
+                await self._stop(study, visitor.name)
+                return {}
+            case _:
+                return await asyncio.to_thread(self._act, said, visitor)
+
+    async def preview(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Say what training something further, or a branch, would be and cost."""
+        return await asyncio.to_thread(self._preview, said)
+
+    # On any thread but the engine's.
+
+    def _act(self, said: Mapping[str, Any], visitor: Visitor) -> dict[str, Any]:
+        by = visitor.name
+        match said:
             case {"kind": "stop trial", "trial": int(row)}:
                 self._check(visitor, self._feed.trial(row)[0])
                 self._stop_trial(row, by)
@@ -60,8 +69,7 @@ class PlanActions:
                 )
         return {}
 
-    def preview(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """Say what training something further, or a branch, would be and cost."""
+    def _preview(self, said: Mapping[str, Any]) -> dict[str, Any]:
         study, _, config, step = self._meant(said)
         return self._runtime.ask(lambda: self._cost(study, config, step))
 

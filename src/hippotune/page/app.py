@@ -6,9 +6,8 @@ they are asked for; every address is relative to where it is mounted.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
@@ -134,11 +133,11 @@ class _Page:
 
     async def preview(self, request: Request) -> Response:
         actions, _, said = await self._asked(request)
-        return await _answered(actions.preview, said)
+        return await _answered(actions.preview(said))
 
     async def act(self, request: Request) -> Response:
         actions, visitor, said = await self._asked(request)
-        return await _answered(actions.act, said, visitor)
+        return await _answered(actions.act(said, visitor))
 
     async def _asked(self, request: Request) -> tuple[PlanActions, Visitor, dict[str, Any]]:
         """Return what is asked for, if it is the page itself that asks, for somebody who may."""
@@ -178,9 +177,9 @@ class _Page:
         return visitor
 
 
-async def _answered(function: Callable[..., dict[str, Any]], *given: Any) -> Response:
+async def _answered(answer: Awaitable[dict[str, Any]]) -> Response:
     try:
-        return JSONResponse(await asyncio.to_thread(function, *given), headers=_HEADERS)
+        return JSONResponse(await answer, headers=_HEADERS)
     except HippoError as error:
         return JSONResponse({"error": str(error)}, 422, headers=_HEADERS)
 

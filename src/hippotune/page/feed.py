@@ -52,6 +52,7 @@ class Feed:
         self._working = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def trial(self, row: int) -> tuple[str, int, Config]:
         """Return a trial by its row: its study, its number and its config."""
@@ -93,6 +94,8 @@ class Feed:
             return
         self._queues.add(queue)
         self._wanted.set()
+        if self._is_closed:
+            self._end(queue)
         try:
             for missing in missed:
                 yield missing
@@ -129,30 +132,34 @@ class Feed:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-            async with self._working:
-                await self._look()
-        self._tell(_event("end", self._place()))
+            with suppress(Exception):  # where the store is out of reach, what was told has to do
+                async with self._working:
+                    await self._look()
+        self._is_closed = True
         for queue in list(self._queues):
-            _put(queue, None)
+            self._end(queue)
+
+    def _end(self, queue: asyncio.Queue[Message | None]) -> None:
+        _put(queue, _event("end", self._place()))
+        _let_go(queue)
 
     async def _run(self) -> None:
         while True:
-            pause = self._every if self._queues else _IDLE_SECONDS
-            self._wanted.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), pause)
             if self._queues:
                 await asyncio.sleep(self._every)
-            async with self._working:
-                try:
+            else:
+                self._wanted.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_IDLE_SECONDS):
+                        await self._wanted.wait()
+            try:
+                async with self._working:
                     await self._look()
-                    if self._queues:
-                        await self._look_closer()
-                except TimeoutError:
-                    continue
-                except Exception:  # a store that is out of reach for a while ends no page
-                    _log.exception("the page could not be brought up to date; it is tried again")
-                    await asyncio.sleep(_IDLE_SECONDS)
+                if self._queues:
+                    await self._look_closer()
+            except Exception:  # a store that is out of reach for a while ends no page
+                _log.exception("the page could not be brought up to date; it is tried again")
+                await asyncio.sleep(_IDLE_SECONDS)
 
     async def _look(self) -> None:
         """Take in what is new, and tell it."""
@@ -174,8 +181,8 @@ class Feed:
             self._tell(_event("about", about))
 
     async def _look_closer(self) -> None:
-        """Take the pulse, for those who follow. A plan that is being closed may never answer."""
-        pulse = await asyncio.wait_for(asyncio.to_thread(self._source.pulse), _QUIET_SECONDS)
+        """Take the pulse, for those who follow."""
+        pulse = await asyncio.to_thread(self._source.pulse)
         if pulse is not None or self._last_pulse is not None:
             self._tell_pulse(pulse)
 
@@ -205,9 +212,7 @@ class Feed:
         for queue in list(self._queues):
             if not _put(queue, message):
                 self._queues.discard(queue)
-                with suppress(asyncio.QueueEmpty):
-                    queue.get_nowait()
-                _put(queue, None)
+                _let_go(queue)
 
 
 def _put(queue: asyncio.Queue[Message | None], message: Message | None) -> bool:
@@ -218,10 +223,18 @@ def _put(queue: asyncio.Queue[Message | None], message: Message | None) -> bool:
     return True
 
 
+def _let_go(queue: asyncio.Queue[Message | None]) -> None:
+    """End a stream; where the follower has not read all, it comes back for the rest."""
+    if not _put(queue, None):
+        queue.get_nowait()
+        queue.put_nowait(None)
+
+
 async def _next(queue: asyncio.Queue[Message | None]) -> Message | None:
     """Return the next message; now and then a comment, so that a connection that is gone is noticed."""
     try:
-        return await asyncio.wait_for(queue.get(), _QUIET_SECONDS)
+        async with asyncio.timeout(_QUIET_SECONDS):
+            return await queue.get()
     except TimeoutError:
         return b": still here\n\n"
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hippotune.page.actions import Check, PlanActions
+from hippotune.page.actions import Check, PlanActions, Stop
 from hippotune.page.feed import Feed
 from hippotune.page.pulse import Pulses
 from hippotune.page.source import StoredPlan
@@ -36,7 +36,7 @@ class HomePlans:
         open_catalog: Callable[[], Catalog],
         home: Path,
         running: Callable[[str], Runtime | None],
-        stop: Callable[[str], None],
+        stop: Stop,
         check: Check = lambda *_: None,
     ) -> None:
         self._open_catalog = open_catalog

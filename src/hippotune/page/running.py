@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -9,21 +10,38 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hippotune.errors import InvalidInput
+from hippotune.page.actions import PlanActions
 from hippotune.page.server import PageServer
 from hippotune.page.source import RunningPlan
+from hippotune.plan.facts import StudyStopped
+from hippotune.protocol.events import ActionTaken
 
 if TYPE_CHECKING:
-    from hippotune.page.actions import PlanActions
-    from hippotune.page.feed import Feed
     from hippotune.shell.runtime import Runtime
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
 
-def _actions(runtime: Runtime, feed: Feed) -> PlanActions:
-    from hippotune.page.actions import PlanActions
+class _Stop:
+    """Ends the study that this process tunes, as Ctrl-C does; asked once more, it does nothing further."""
 
-    return PlanActions(runtime, feed, lambda study: os.kill(os.getpid(), signal.SIGINT))  # as Ctrl-C does
+    def __init__(self, runtime: Runtime, study: str) -> None:
+        self._runtime = runtime
+        self._study = study
+        self._is_asked = False
+
+    async def __call__(self, study: str, by: str) -> None:
+        if study != self._study:
+            raise InvalidInput(f"study {study!r} is not tuned here; expected {self._study!r}")
+        if not self._is_asked:
+            self._is_asked = True
+            await asyncio.to_thread(self._runtime.ask, partial(self._note, by))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _note(self, by: str) -> None:
+        loop = self._runtime.loop
+        loop.handle(ActionTaken(StudyStopped(self._study, loop.executor.now(), by)))
 
 
 @contextmanager
@@ -40,8 +58,13 @@ def page_of(study: Study, tuner: Tuner, port: int | None = None) -> Iterator[Pag
     }
     source = RunningPlan(runtime, about)
     try:
-        made = partial(_actions, runtime)
-        with PageServer(identity.key.digest, source, study.home, port, actions=made) as server:
+        with PageServer(
+            identity.key.digest,
+            source,
+            study.home,
+            port,
+            actions=lambda feed: PlanActions(runtime, feed, _Stop(runtime, study.name)),
+        ) as server:
             yield server
     finally:
         source.close()

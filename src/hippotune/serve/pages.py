@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -40,7 +41,7 @@ class Pages:
         self._studies = studies
         self._logins = Logins(partial(kept_key, hub.folder))
         opened = partial(open_store, hub.folder, hub.store)
-        self._plans = HomePlans(opened, hub.folder, self._running, studies.stop, self._check)
+        self._plans = HomePlans(opened, hub.folder, self._running, self._stop, self._check)
         app: Starlette = page_app(self._plans, self._logins)
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*hosts])
         self.mount = Mount(_MOUNTED, app)
@@ -66,6 +67,17 @@ class Pages:
     def _running(self, plan: str) -> Runtime | None:
         open_plans = (each.runtime for each in self._hub.plans if each.key == plan)
         return next((runtime for runtime in open_plans if not runtime.closed), None)
+
+    async def _stop(self, study: str, by: str) -> None:
+        """End a study as `hippo stop` does."""
+        try:
+            record = self._studies.get(study).record
+        except NotHere:
+            raise InvalidInput(
+                f"study {study!r} is not tuned by this server but by its client: stop it there"
+            ) from None
+        await asyncio.to_thread(self._studies.stop, study)
+        await self._hub.stop_study(study, record.user, by)
 
     def _check(self, visitor: Visitor, study: str) -> None:
         """Let users act for their own studies, and admins for all."""

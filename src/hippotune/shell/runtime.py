@@ -80,6 +80,7 @@ class Runtime:
         self._writer: Any = None
         self.loop: Loop
         self.closed = False
+        self._closing = threading.RLock()
         self._gate = threading.RLock()
         self._stopped = False
 
@@ -176,7 +177,10 @@ class Runtime:
         async def asked() -> T:
             return question()
 
-        return self.run(asked())
+        try:
+            return self.run(asked())
+        except concurrent.futures.CancelledError:
+            raise Closed("the plan was closed meanwhile") from None
 
     async def is_whole(self, position: Position) -> bool:
         """Read a checkpoint; one that is missing or damaged is taken out of the plan."""
@@ -192,8 +196,11 @@ class Runtime:
         return True
 
     def halt(self) -> None:
-        """Stop running leases at the end of their step, keep everything they bring, and close."""
-        with self._gate:
+        """Stop running leases at the end of their step, keep everything they bring, and close.
+
+        Until they have stopped, others may still ask and look.
+        """
+        with self._closing:
             if not self.closed:
                 self.ask(self._halt)
                 self.run(self.loop.quiet())
@@ -213,7 +220,7 @@ class Runtime:
 
     def close(self) -> None:
         """End the workers, make every fact durable and unlock the plan. May be called twice."""
-        with self._gate:
+        with self._closing:
             if self.closed:
                 return
             self.closed = True
@@ -223,9 +230,10 @@ class Runtime:
             if self._writer is not None and not isinstance(self.store, MemoryStore):
                 with suppress(Exception):
                     self._writer.close()
-            with suppress(Exception):
-                self.run(self._cancel_everything())
-            self._stopped = True
+            with self._gate:  # what is spawned before this is cancelled, and nothing is spawned after it
+                with suppress(Exception):
+                    self.run(self._cancel_everything())
+                self._stopped = True
             self._aio.call_soon_threadsafe(self._aio.stop)
             self._thread.join(timeout=10)
             if not self._thread.is_alive():
