@@ -64,6 +64,12 @@ class Sample:
     failed: int
 
 
+def below(root: psutil.Process) -> list[psutil.Process]:
+    """Return what is left below a process, but for the fork server, which waits for the next study."""
+    waiting = [each for each in root.children() if "hippotune.executors.local.fork_server" in each.cmdline()]
+    return [each for each in root.children(recursive=True) if each not in waiting]
+
+
 def one_study(folder: Path, deaths: Path) -> tuple[Results, int]:
     """Run a study in a new home; return its results, and how many of its trials failed."""
     home = folder / "home"
@@ -90,7 +96,7 @@ def sampled(folder: Path, deaths: Path, began: float) -> Sample:
         me.memory_info().rss / 2**20,
         me.num_fds(),
         me.num_threads(),
-        len(me.children(recursive=True)),
+        len(below(me)),
         len(list((folder / "tmp").iterdir())),
         results,
         failed,

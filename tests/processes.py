@@ -1,4 +1,4 @@
-"""`hippo` in a process of its own that prints an address and serves a page there."""
+"""Processes that tests start, and those that are below a process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+import psutil
 
 
 @contextmanager
@@ -40,6 +42,23 @@ def address_in(output: IO[str]) -> str:
         if found := re.search(r"http://\S+", line):
             return found[0]
     raise AssertionError("".join(said))
+
+
+def below(root: psutil.Process | None = None) -> set[psutil.Process]:
+    """Return all processes that run below one, without fork servers, which may wait for further work."""
+    found = set()
+    for child in (root or psutil.Process()).children():
+        with suppress(psutil.NoSuchProcess):
+            if "hippotune.executors.local.fork_server" not in child.cmdline():
+                found.add(child)
+            found.update(child.children(recursive=True))
+    return {process for process in found if _runs(process)}
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def free_port() -> str:

@@ -9,7 +9,6 @@ import sqlite3
 import warnings
 from pathlib import Path
 
-import psutil
 import pytest
 
 from hippotune import Config
@@ -19,6 +18,7 @@ from hippotune.executors.base import Job
 from hippotune.executors.shipping import pack
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.secret import FILE_NAME
+from processes import below
 from stored import DECAYS, Asking, Falling, study, trained
 
 STEPS = (4, 8)
@@ -133,11 +133,7 @@ def test_the_key_reaches_no_worker(tmp_path: Path) -> None:
     with study("decays", tmp_path) as opened:
         opened.eval(Config(DECAYS[0]), 4)
         key = (tmp_path / FILE_NAME).read_bytes()
-        workers = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if "hippotune.executors.worker" in process.cmdline()
-        ]
+        workers = below()
         assert workers
         for worker in workers:
             folder = Path("/proc", str(worker.pid))

@@ -40,7 +40,7 @@ class Injection:
     def __init__(self, home: str, log: str, token: str, role: str, place: int, fault: str) -> None:
         self._home, self._log, self._token = home, log, token
         self._role, self._place, self._fault = role, place, fault
-        self._mine = "worker" if "hippotune.executors.worker" in " ".join(sys.orig_argv) else "driver"
+        self._mine = "worker" if "hippotune.executors." in " ".join(sys.orig_argv) else "driver"
         self._count = 0
         self._lock = threading.RLock()
         self._inside = threading.local()

@@ -84,9 +84,21 @@ def _remove_left_over() -> None:
 
 
 def end_processes(folder: Path) -> None:
-    """Kill the processes that were started with a folder, where the system says which these are."""
+    """Kill the processes that were started with a folder, where the system says which these are.
+
+    It is in their environment, or, where they were forked and not started anew, they have it open.
+    """
     mark = f"{VARIABLE}={folder}".encode()
-    for environment in Path("/proc").glob("[0-9]*/environ"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
-            if mark in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+            if int(process.name) != os.getpid() and (
+                mark in (process / "environ").read_bytes().split(b"\0")
+                or any(_leads_to(link, folder) for link in (process / "fd").iterdir())
+            ):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _leads_to(link: Path, folder: Path) -> bool:
+    with suppress(OSError):  # it was closed
+        return os.readlink(link) == str(folder)
+    return False

@@ -120,7 +120,8 @@ def test_an_engine_that_is_killed_leaves_no_process_and_no_temporary_folder(
         assert script.stdout is not None
         assert script.stdout.readline() == b"begun\n"
         children = started(tmp_path)
-        keepers = psutil.Process(script.pid).children()
+        servers = psutil.Process(script.pid).children()
+        keepers = [keeper for server in servers for keeper in server.children()]
         script.send_signal(signal.SIGSTOP)
         for keeper in keepers if "keeper" in killed else []:
             keeper.kill()

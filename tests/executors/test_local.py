@@ -31,6 +31,7 @@ from hippotune.protocol.events import (
     WorkerJoined,
     WorkerLost,
 )
+from processes import below
 
 MakeRig = Callable[..., Rig]
 
@@ -115,10 +116,10 @@ def test_closing_may_be_repeated_and_commands_after_it_are_dropped(rig: Rig) -> 
 
 
 def test_closing_before_the_workers_are_up_leaves_no_process(tmp_path: Path) -> None:
-    before = set(psutil.Process().children(recursive=True))
+    before = below()
     rig = Rig(Local(workers=2), tmp_path)
     rig.close()
-    assert set(psutil.Process().children(recursive=True)) <= before
+    assert below() <= before
 
 
 def test_closing_does_not_wait_for_a_step(rig: Rig) -> None:
@@ -151,15 +152,15 @@ def test_an_executor_cannot_be_used_twice_at_a_time(rig: Rig, tmp_path: Path) ->
 
 
 def test_an_executor_that_is_forgotten_leaves_no_process(tmp_path: Path) -> None:
-    before = set(psutil.Process().children())
+    before = below()
     inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
     executor = Local(workers=2)
     asyncio.run(executor.start(Job(Noisy, {}, 0, tmp_path / "checkpoints"), inbox.put))
     joined = [inbox.get(timeout=SECONDS) for _ in range(2)]
     assert {event.worker for event in joined if isinstance(event, WorkerJoined)} == {0, 1}
     assert len({event.platform for event in joined if isinstance(event, WorkerJoined)}) == 1
-    processes = set(psutil.Process().children()) - before
-    assert len(processes) == 2
+    processes = below() - before
+    assert len(processes) == 4, "two workers and their keepers"
     del executor
     gc.collect()
     assert psutil.wait_procs(processes, SECONDS)[1] == []

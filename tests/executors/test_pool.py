@@ -17,6 +17,7 @@ from executors.rig import Rig, until
 from hippotune import Config, GridSearch, InvalidInput, Local, MultiStep, Pool, Study
 from hippotune.executors.base import Executor
 from hippotune.protocol.events import MetricsReported, OthersWait, WorkerJoined, WorkerLost
+from processes import below
 from study.walkers import Walker
 
 SPACE: dict[str, list[Any]] = {
@@ -83,7 +84,7 @@ def test_slots_go_from_a_plan_to_another_and_back_with_their_processes(homes: li
 
 
 def test_two_trainers_share_two_slots_and_come_to_the_same_bits_as_alone(homes: list[Path]) -> None:
-    before = set(psutil.Process().children(recursive=True))
+    before = below()
     alone = {}
     for trainer in (Walker, Runner):
         with Study(trainer.__name__, trainer, home=homes[0], executor=Local(2)) as study:
@@ -98,7 +99,7 @@ def test_two_trainers_share_two_slots_and_come_to_the_same_bits_as_alone(homes: 
     assert found == alone
     for study in studies.values():
         study.close()
-    assert set(psutil.Process().children(recursive=True)) <= before
+    assert below() <= before
 
 
 def results(study: Study) -> dict[Config, Any]:
@@ -117,10 +118,10 @@ def test_an_idle_plan_holds_nothing_that_another_wants(homes: list[Path]) -> Non
 
 def test_a_process_without_work_ends_after_a_while(homes: list[Path]) -> None:
     pool = Pool(workers=1, release_after=0.0)
-    before = set(psutil.Process().children(recursive=True))
+    before = below()
     with Study("one", Walker, home=homes[0], executor=pool.executor()) as study:
         study.eval(Config({"lr": 0.1, "bs": 16}), 5)
-        until(lambda: set(psutil.Process().children(recursive=True)) <= before)
+        until(lambda: below() <= before)
         study.eval(Config({"lr": 0.1, "bs": 16}), 6)
 
 

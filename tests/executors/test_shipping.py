@@ -20,6 +20,7 @@ from executors.rig import SECONDS, Rig
 from hippotune.errors import TrainerError
 from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import LeaseFailed, WorkerJoined
+from processes import below
 
 # A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
 MODULE = """
@@ -126,8 +127,8 @@ def test_workers_do_not_outlive_a_process_that_is_killed(tmp_path: Path) -> None
     assert script.stdout is not None
     while script.stdout.readline() != "ready\n":
         assert script.poll() is None
-    workers = psutil.Process(script.pid).children()
-    assert len(workers) == 2
+    workers = below(psutil.Process(script.pid))
+    assert len(workers) == 4, "two workers and their keepers"
     script.send_signal(signal.SIGKILL)
     script.communicate()
     assert psutil.wait_procs(workers, SECONDS)[1] == []

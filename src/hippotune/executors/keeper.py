@@ -14,12 +14,49 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
 _END_SECONDS = 5.0
+
+
+def keep(run: Callable[[], None], parent: int, lock: int, status: int | None = None) -> None:
+    """Fork a child, in which this runs `run` and returns; in this process it never returns.
+
+    Where there is a descriptor `status`, how the child ended is written there.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _set(_PR_SET_CHILD_SUBREAPER, 1)
+    _end_with(parent, signal.SIGTERM)
+    keeper = os.getpid()
+    if forked := os.fork():
+        _stay(forked, os.environ["HIPPO_SCRATCH"], lock, status)
+    _end_with(keeper, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    run()
+
+
+def _stay(child: int, folder: str, lock: int, status: int | None) -> None:
+    import shutil
+
+    first = 3
+    for kept in sorted({lock, lock if status is None else status}):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, 1 << 16)
+    ended = _wait(child)
+    _end_others()
+    shutil.rmtree(folder, ignore_errors=True)
+    if status is not None:
+        with suppress(OSError):
+            os.write(status, str(os.waitstatus_to_exitcode(ended)).encode())
+        os._exit(0)
+    _end_as(ended)
 
 
 def _set(option: int, value: int) -> None:
@@ -84,17 +121,6 @@ def _end_with(parent: int, number: signal.Signals) -> None:
         os._exit(0)
 
 
-def _keep(child: int, folder: str, lock: int) -> None:
-    import shutil
-
-    os.closerange(3, lock)
-    os.closerange(lock + 1, 1 << 16)
-    status = _wait(child)
-    _end_others()
-    shutil.rmtree(folder, ignore_errors=True)
-    _end_as(status)
-
-
 def _run(module: str, arguments: list[str]) -> None:
     import runpy
 
@@ -103,13 +129,4 @@ def _run(module: str, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at the keyboard: the parent decides what becomes of it
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    _set(_PR_SET_CHILD_SUBREAPER, 1)
-    _end_with(int(sys.argv[1]), signal.SIGTERM)
-    keeper = os.getpid()
-    if forked := os.fork():
-        _keep(forked, os.environ["HIPPO_SCRATCH"], int(sys.argv[2]))
-    _end_with(keeper, signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    _run(sys.argv[3], sys.argv[4:])
+    keep(partial(_run, sys.argv[3], sys.argv[4:]), int(sys.argv[1]), int(sys.argv[2]))

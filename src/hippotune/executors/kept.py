@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,46 @@ _KEEPER = str(Path(__file__).with_name("keeper.py"))
 _KILL_SECONDS = 10.0
 
 
-class KeptProcess(subprocess.Popen[bytes]):
+def with_sources(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python finds this package, wherever it is."""
+    path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(path)}
+
+
+class Kept(ABC):
+    """A process that leaves nothing behind. `folder` is removed at its end."""
+
+    pid: int
+    returncode: int | None
+    folder: Path
+    _scratch: Scratch
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> int:
+        """Return how it ended, when it has; `subprocess.TimeoutExpired` where that takes too long."""
+
+    @abstractmethod
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, if it has not ended."""
+
+    def end(self) -> None:
+        """End the process, and all that it started, at once."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                self.send_signal(signal.SIGTERM)
+                self.send_signal(signal.SIGCONT)
+            try:
+                self.wait(_KILL_SECONDS)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        if self.folder.exists():  # the keeper was killed before it had done its work
+            end_processes(self.folder)
+        self._scratch.remove()
+
+
+class KeptProcess(subprocess.Popen[bytes], Kept):
     """A module of Hippo's that runs as a program of its own. `folder` is removed at its end.
 
     With `user`, it runs as that user of the system, who owns the folder.
@@ -43,7 +83,6 @@ class KeptProcess(subprocess.Popen[bytes]):
         if user is not None:
             shutil.chown(self.folder, user)
             environment = {**environment, "HOME": str(self.folder), "USER": user, "LOGNAME": user}
-        path = [_SOURCES, *filter(None, [environment.get("PYTHONPATH")])]
         try:
             super().__init__(
                 # -P: a module in the working directory must not stand in for one of the standard library.
@@ -52,7 +91,7 @@ class KeptProcess(subprocess.Popen[bytes]):
                 stdout=output,
                 stderr=output,
                 pass_fds=[lock, *descriptors],
-                env={**environment, "PYTHONPATH": os.pathsep.join(path), VARIABLE: str(self.folder)},
+                env={**with_sources(environment), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
                 user=user,
                 extra_groups=None if user is None else [],
@@ -61,19 +100,3 @@ class KeptProcess(subprocess.Popen[bytes]):
             self._scratch.remove()
             raise
         self._scratch.let_go()
-
-    def end(self) -> None:
-        """End the process, and all that it started, at once."""
-        if self.returncode is None:  # until it is waited for, its number is not used again
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGTERM)
-                os.kill(self.pid, signal.SIGCONT)
-            try:
-                self.wait(_KILL_SECONDS)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
-        self.wait()
-        if self.folder.exists():  # the keeper was killed before it had done its work
-            end_processes(self.folder)
-        self._scratch.remove()

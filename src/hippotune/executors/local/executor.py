@@ -1,7 +1,9 @@
 """Workers on this machine: one process for each slot, warm from lease to lease.
 
-The processes are fresh interpreters, not copies of this one: the user's script is not run again and needs no
+The processes are not copies of this one: the user's script is not run again and needs no
 ``if __name__ == "__main__"``, and no thread or lock of this process is inherited in the middle of its work.
+They are forked off one that has done nothing but imports (`fork_server.py`); where that is not possible, they
+are fresh interpreters.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hippotune.errors import HippoError
 from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.environment import usual_threads
+from hippotune.executors.local import fork_server
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.local.slot import Slot
@@ -161,7 +164,9 @@ def _begin(
     user: str | None,
 ) -> WorkerProcess:
     cores = shares[worker % len(shares)] if shares else []
-    return WorkerProcess(worker, logs / f"worker-{worker}.log", environment, cores, user=user)
+    is_forked = user is None and fork_server.is_possible()
+    log = logs / f"worker-{worker}.log"
+    return WorkerProcess(worker, log, environment, cores, user=user, is_forked=is_forked)
 
 
 def _abandon(slots: dict[int, Slot], owner: int) -> None:

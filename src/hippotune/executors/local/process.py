@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hippotune.executors import lease_log
-from hippotune.executors.kept import KeptProcess
+from hippotune.executors.kept import Kept, KeptProcess
 from hippotune.executors.local.channel import Channel
+from hippotune.executors.local.forked import ForkedWorker
 from hippotune.protocol.events import Event
 
 # The status with which a worker exits that is to be replaced, because an error may lie in its process.
@@ -58,6 +59,7 @@ class WorkerProcess:
     """One process. Receiving is for one thread; everything else may be called from any.
 
     What is printed goes to `log`, and by way of the descriptor `echo`, if there is one, to a second place.
+    One that `is_forked` comes of a fork server; any other is a fresh interpreter.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class WorkerProcess:
         cores: Sequence[int],
         echo: int | None = None,
         user: str | None = None,
+        is_forked: bool = False,
     ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -81,16 +84,19 @@ class WorkerProcess:
             if echo is not None:  # its own number is taken by the child's output
                 descriptors.append(os.dup(echo))
                 copies.callback(os.close, descriptors[-1])
-            channel, *echoes = map(str, descriptors)
-            arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]
-            self._process = KeptProcess(
-                "hippotune.executors.worker",
-                arguments,
-                environment,
-                output,
-                descriptors=descriptors,
-                user=user,
-            )
+            if is_forked:
+                self._process: Kept = ForkedWorker(worker, cores, log, environment, output, descriptors)
+            else:
+                channel, *echoes = map(str, descriptors)
+                arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]
+                self._process = KeptProcess(
+                    "hippotune.executors.worker",
+                    arguments,
+                    environment,
+                    output,
+                    descriptors=descriptors,
+                    user=user,
+                )
         self._line = Channel(ours)
 
     @property
@@ -146,7 +152,7 @@ class WorkerProcess:
         return "\n".join([f"\nThe last lines of {log}:", *(f"    {line}" for line in lines)])
 
     def _cause(self) -> str:
-        status = self._process.returncode
+        status = self._process.wait()
         if status == REPLACED:
             return "is replaced after an error that may lie in it: of memory, a device or a connection"
         if status == PEER_LOST:

@@ -69,8 +69,13 @@ class _ParentChannel:
             self._connection.close()
 
 
-def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: int | None = None) -> None:
-    """Work until told to close. What is printed goes to `log`, and to the descriptor `echo`."""
+def main(
+    descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: int | None, is_fresh: bool
+) -> None:
+    """Work until told to close. What is printed goes to `log`, and to the descriptor `echo`.
+
+    A process that `is_fresh` was not forked: its addresses are its own.
+    """
     faulthandler.enable()
     if cores:
         os.sched_setaffinity(0, cores)
@@ -90,7 +95,7 @@ def main(descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: in
     files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
     fresh = FreshInterpreter(worker, greeting, log)
-    runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of)
+    runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of, is_fresh)
 
     def close() -> None:
         saver.finish()
@@ -147,12 +152,31 @@ def _exit(status: int) -> NoReturn:
     os._exit(status)
 
 
-if __name__ == "__main__":
+def run(
+    descriptor: int,
+    worker: int,
+    cores: Sequence[int],
+    log: Path,
+    echo: int | None = None,
+    *,
+    is_fresh: bool = False,
+) -> None:
+    """Do what `main` does, as a whole program."""
     try:
-        cores = [int(core) for core in sys.argv[3].split(",") if core]
-        main(int(sys.argv[1]), int(sys.argv[2]), cores, Path(sys.argv[4]), *map(int, sys.argv[5:]))
+        main(descriptor, worker, cores, log, echo, is_fresh)
     except (EOFError, ConnectionError):  # the parent went away before it had said anything
         _exit(0)
     except BaseException:
         traceback.print_exc()
         _exit(1)
+
+
+if __name__ == "__main__":
+    run(
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        [int(core) for core in sys.argv[3].split(",") if core],
+        Path(sys.argv[4]),
+        *map(int, sys.argv[5:]),
+        is_fresh=True,
+    )

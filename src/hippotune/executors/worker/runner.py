@@ -67,11 +67,12 @@ class Runner:
         send: Send,
         fresh: FreshInterpreter,
         log: Callable[[LeaseRun], AbstractContextManager[None]] = lambda _: nullcontext(),
+        is_fresh: bool = True,
     ) -> None:
         self._log = log
         self._session = session
         self._fresh = fresh
-        self._is_pristine = True
+        self._is_pristine = is_fresh
         self._files = files
         self._saver = saver
         self._inbox = inbox

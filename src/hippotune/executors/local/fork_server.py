@@ -1,0 +1,209 @@
+"""A process that has imported what workers need, and forks them: seconds become milliseconds.
+
+The program is ``python -m hippotune.executors.local.fork_server PARENT DESCRIPTOR``. It imports Hippo's
+worker and the `SLOW` libraries that its parent has imported. It runs no code of the user's and starts no
+thread, so that a fork of it is as good as a fresh process. Each fork becomes a keeper with a worker below it.
+The program ends with its parent, and `IDLE_SECONDS` after the last of its workers: until then, a study that
+follows another begins at once.
+
+`multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
+and the environment in which it was started; here that decides how many threads libraries compute with.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import pickle
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from hippotune.executors.keeper import keep
+from hippotune.executors.kept import with_sources
+
+SLOW = ("numpy", "pandas", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning")
+"""Libraries that are slow to import, and that may be forked when they were."""
+IDLE_SECONDS = 10.0
+# What differs between studies of one process without meaning anything to a library that is imported.
+_NO_MATTER = ("COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
+_MOST_BYTES = 1 << 20
+_MOST_DESCRIPTORS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A worker that is to be forked. `folder` is removed at its end; it begins in `directory`."""
+
+    worker: int
+    cores: tuple[int, ...]
+    log: Path
+    folder: Path
+    directory: str
+    environment: dict[str, str]
+
+
+class ForkServer:
+    """One such process, as its parent sees it; any thread may call `fork`."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        modules = [name for name in sys.modules if name in SLOW or name.startswith("hippotune.trainers.")]
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            program = [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                program,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=with_sources(environment),
+                process_group=0,  # Ctrl-C does not reach it
+            )
+        self._socket.send(pickle.dumps((sys.path, modules)))
+
+    def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
+        """Return the number of the keeper that was forked, and a descriptor of its process.
+
+        Raises `EOFError` where the server has ended.
+        """
+        with self._lock:
+            try:
+                socket.send_fds(self._socket, [pickle.dumps(order)], list(descriptors))
+                answer, handles, _, _ = socket.recv_fds(self._socket, 32, 1)
+            except ConnectionError as error:
+                raise EOFError from error
+            if not answer:
+                raise EOFError
+            os.set_inheritable(handles[0], False)
+            return int(answer), handles[0]
+
+    def close(self) -> None:
+        """Let the process end, and its workers with it."""
+        self._socket.close()
+        self._process.wait()
+
+
+_servers: dict[tuple[object, ...], ForkServer] = {}
+_lock = threading.Lock()
+
+
+def is_possible() -> bool:
+    """Whether this system has what it takes."""
+    return sys.platform == "linux" and hasattr(os, "pidfd_open")
+
+
+def warm_up(environment: Mapping[str, str]) -> ForkServer:
+    """Return the server for workers of an environment; it is started if there is none."""
+    matters = {name: value for name, value in environment.items() if name not in _NO_MATTER}
+    key = (os.getpid(), frozenset(matters.items()), tuple(sys.path))
+    with _lock:
+        if key not in _servers:
+            _servers[key] = ForkServer(environment)
+        return _servers[key]
+
+
+def fork(order: Order, environment: Mapping[str, str], descriptors: Sequence[int]) -> tuple[int, int]:
+    """Fork a worker off the server for its environment; see `ForkServer.fork`."""
+    while True:
+        server = warm_up(environment)
+        try:
+            return server.fork(order, descriptors)
+        except EOFError:  # it was idle for too long, or killed
+            with _lock:
+                for key in [key for key, each in _servers.items() if each is server]:
+                    del _servers[key]
+                    server.close()
+
+
+# The process itself.
+
+
+def main(parent: int, descriptor: int) -> None:
+    """Import and fork, until the parent has ended or nothing is wanted for a while."""
+    with socket.socket(fileno=descriptor) as channel:
+        os.set_inheritable(descriptor, False)
+        sys.path[:], modules = pickle.loads(channel.recv(_MOST_BYTES))
+        for module in ("hippotune.executors.worker.__main__", *modules):
+            with suppress(Exception):  # a worker that needs it will say what is wrong with it
+                importlib.import_module(module)
+        if "torch" in sys.modules:  # which the first optimizer of a process imports
+            importlib.import_module("torch._dynamo")
+        gc.collect()
+        gc.freeze()
+        work = _serve(channel, parent)
+    if work is not None:
+        work()
+
+
+def _serve(channel: socket.socket, parent: int) -> Callable[[], None] | None:
+    """Fork until the end, then return None; in a fork, return what that is to do."""
+    ends = os.pidfd_open(parent)
+    if os.getppid() != parent:
+        return None
+    children: dict[int, int] = {}
+    events = select.poll()
+    for descriptor in (ends, channel.fileno()):
+        events.register(descriptor, select.POLLIN)
+    server = os.getpid()
+    while ready := events.poll(None if children else IDLE_SECONDS * 1000):
+        for descriptor, _ in ready:
+            if descriptor == ends:
+                return None
+            if descriptor in children:
+                events.unregister(descriptor)
+                os.waitpid(children.pop(descriptor), 0)
+                os.close(descriptor)
+                continue
+            message, handles, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_DESCRIPTORS)
+            if not message:
+                return None
+            if (forked := os.fork()) == 0:
+                for inherited in (ends, *children):
+                    os.close(inherited)
+                return partial(_become_keeper, pickle.loads(message), handles, server)
+            child = os.pidfd_open(forked)
+            children[child] = forked
+            events.register(child, select.POLLIN)
+            with suppress(OSError):
+                socket.send_fds(channel, [str(forked).encode()], [child])
+            for handle in handles:
+                os.close(handle)
+    return None
+
+
+def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:
+    output, lock, status, *own = handles
+    for handle in handles:
+        os.set_inheritable(handle, False)
+    os.setpgid(0, 0)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    os.chdir(order.directory)
+    keep(partial(_become_worker, order, lock, status, own), server, lock, status)
+
+
+def _become_worker(order: Order, lock: int, status: int, own: Sequence[int]) -> None:
+    from hippotune.executors.worker.__main__ import run
+
+    os.close(lock)
+    os.close(status)
+    os.open(order.folder, os.O_RDONLY)  # by this, all that is forked from here is found
+    Path("/proc/self/comm").write_text(f"hippo-worker-{order.worker}")
+    run(own[0], order.worker, order.cores, order.log, *own[1:])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,72 @@
+"""A worker's process that was forked off a fork server, with its keeper, as the engine's process sees it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from hippotune.executors.kept import Kept, with_sources
+from hippotune.executors.local.fork_server import Order, fork
+from hippotune.scratch import VARIABLE, Scratch
+
+
+class ForkedWorker(Kept):
+    """See the module. The keeper says how the worker ended; one that is killed says nothing."""
+
+    def __init__(
+        self,
+        worker: int,
+        cores: Sequence[int],
+        log: Path,
+        environment: Mapping[str, str],
+        output: IO[bytes],
+        descriptors: Sequence[int],
+    ) -> None:
+        self.returncode = None
+        self._lock = threading.Lock()
+        self._scratch = Scratch()
+        self.folder = self._scratch.path
+        own = {**with_sources(environment), VARIABLE: str(self.folder)}
+        order = Order(worker, tuple(cores), log.absolute(), self.folder, os.getcwd(), own)
+        self._status, status = os.pipe()
+        handles = [output.fileno(), self._scratch.descriptor, status, *descriptors]
+        try:
+            self.pid, self._process = fork(order, environment, handles)
+        except BaseException:
+            os.close(self._status)
+            self._scratch.remove()
+            raise
+        finally:
+            os.close(status)
+        weakref.finalize(self, _close, self._status, self._process).atexit = False
+        self._scratch.let_go()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return how the worker ended, when nothing is left of it."""
+        if self.returncode is None:
+            ended = select.poll()
+            ended.register(self._process, select.POLLIN)
+            if not ended.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(f"worker process {self.pid}", timeout or 0.0)
+            with self._lock:
+                if self.returncode is None:
+                    self.returncode = int(os.read(self._status, 32) or -signal.SIGKILL)
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        """Send the keeper a signal, if it has not ended."""
+        with self._lock:
+            if self.returncode is None:
+                signal.pidfd_send_signal(self._process, sig)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
