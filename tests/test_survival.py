@@ -100,8 +100,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return finish(start(tmp_path_factory.mktemp("undisturbed"), 10))[0]
 
 
-# The steps of a plan that are repeated as proofs: three in its rehearsal, two more where no lease could be its
-# reference, and one at each of its first branches.
+# The steps of a plan that are repeated as proofs: three in its rehearsal, two more where no lease could be
+# its reference, and one at each of its first branches.
 PROOFS = 7
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 VARIABLE = "HIPPO_SCRATCH"
 """In workers and all that they start, the environment variable with the folder that goes when they end."""
 _PREFIX = "hippo-scratch-"
+_MARK = "mark"
 
 
 class Scratch:
@@ -86,19 +87,23 @@ def _remove_left_over() -> None:
 def end_processes(folder: Path) -> None:
     """Kill the processes that were started with a folder, where the system says which these are.
 
-    It is in their environment, or, where they were forked and not started anew, they have it open.
+    It is in their environment, or, where they were forked and not started anew, they have its mark open.
     """
-    mark = f"{VARIABLE}={folder}".encode()
+    variable = f"{VARIABLE}={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
-            if int(process.name) != os.getpid() and (
-                mark in (process / "environ").read_bytes().split(b"\0")
-                or any(_leads_to(link, folder) for link in (process / "fd").iterdir())
+            if variable in (process / "environ").read_bytes().split(b"\0") or any(
+                _is_mark(link, folder) for link in (process / "fd").iterdir()
             ):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def _leads_to(link: Path, folder: Path) -> bool:
+def mark(folder: Path) -> None:
+    """Have this process, and all that is forked from it, found by a folder."""
+    os.open(folder / _MARK, os.O_RDONLY | os.O_CREAT)
+
+
+def _is_mark(link: Path, folder: Path) -> bool:
     with suppress(OSError):  # it was closed
-        return os.readlink(link) == str(folder)
+        return os.readlink(link).removesuffix(" (deleted)") == str(folder / _MARK)
     return False

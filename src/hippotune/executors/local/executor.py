@@ -101,6 +101,7 @@ class Local(Executor):
             shares=shares if threads <= len(shares[0]) else [],
             environment=self.environment(threads),
             user=self.worker_user,
+            modules=() if job.trainer is None else fork_server.used_by(job.trainer),
         )
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             for folder in (job.checkpoints, job.checkpoints / lease_log.FOLDER):
@@ -162,11 +163,11 @@ def _begin(
     shares: Sequence[Sequence[int]],
     environment: Mapping[str, str],
     user: str | None,
+    modules: Sequence[str],
 ) -> WorkerProcess:
     cores = shares[worker % len(shares)] if shares else []
-    is_forked = user is None and fork_server.is_possible()
-    log = logs / f"worker-{worker}.log"
-    return WorkerProcess(worker, log, environment, cores, user=user, is_forked=is_forked)
+    ahead = modules if user is None and fork_server.is_possible() else None
+    return WorkerProcess(worker, logs / f"worker-{worker}.log", environment, cores, user=user, modules=ahead)
 
 
 def _abandon(slots: dict[int, Slot], owner: int) -> None:

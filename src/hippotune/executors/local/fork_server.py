@@ -1,7 +1,7 @@
 """A process that has imported what workers need, and forks them: seconds become milliseconds.
 
 The program is ``python -m hippotune.executors.local.fork_server PARENT DESCRIPTOR``. It imports Hippo's
-worker and the `SLOW` libraries that its parent has imported. It runs no code of the user's and starts no
+worker and those `SLOW` libraries that a trainer's modules use. It runs no code of the user's and starts no
 thread, so that a fork of it is as good as a fresh process. Each fork becomes a keeper with a worker below it.
 The program ends with its parent, and `IDLE_SECONDS` after the last of its workers: until then, a study that
 follows another begins at once.
@@ -26,17 +26,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from hippotune.executors.keeper import keep
 from hippotune.executors.kept import with_sources
+from hippotune.scratch import mark
 
-SLOW = ("numpy", "pandas", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning")
+SLOW = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning")
 """Libraries that are slow to import, and that may be forked when they were."""
 IDLE_SECONDS = 10.0
 # What differs between studies of one process without meaning anything to a library that is imported.
 _NO_MATTER = ("COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
 _MOST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 8
+_MOST_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,33 @@ class Order:
     environment: dict[str, str]
 
 
+def used_by(trainer: type) -> tuple[str, ...]:
+    """Return what is worth importing ahead for a trainer: what its modules have, and nothing else.
+
+    What is loaded in a process may be part of its state, as torch's random numbers are.
+    """
+    modules = [sys.modules[base.__module__] for base in trainer.__mro__ if base.__module__ in sys.modules]
+    found = {_library_of(value) for module in modules for value in vars(module).values()}
+    own = [module.__name__ for module in modules if module.__name__.startswith("hippotune.")]
+    return (*(name for name in SLOW if name in found), *own)
+
+
+def _library_of(value: object) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
 class ForkServer:
     """One such process, as its parent sees it; any thread may call `fork`."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        modules = [name for name in sys.modules if name in SLOW or name.startswith("hippotune.trainers.")]
+    def __init__(
+        self, environment: Mapping[str, str], modules: Sequence[str], idle: float = IDLE_SECONDS
+    ) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             program = [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(theirs.fileno())]
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 program,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -69,7 +89,7 @@ class ForkServer:
                 env=with_sources(environment),
                 process_group=0,  # Ctrl-C does not reach it
             )
-        self._socket.send(pickle.dumps((sys.path, modules)))
+        self._socket.send(pickle.dumps((sys.path, list(modules), idle)))
 
     def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
@@ -90,7 +110,7 @@ class ForkServer:
     def close(self) -> None:
         """Let the process end, and its workers with it."""
         self._socket.close()
-        self._process.wait()
+        self.process.wait()
 
 
 _servers: dict[tuple[object, ...], ForkServer] = {}
@@ -102,20 +122,22 @@ def is_possible() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
 
 
-def warm_up(environment: Mapping[str, str]) -> ForkServer:
+def warm_up(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServer:
     """Return the server for workers of an environment; it is started if there is none."""
     matters = {name: value for name, value in environment.items() if name not in _NO_MATTER}
-    key = (os.getpid(), frozenset(matters.items()), tuple(sys.path))
+    key = (os.getpid(), frozenset(matters.items()), tuple(sys.path), tuple(modules))
     with _lock:
         if key not in _servers:
-            _servers[key] = ForkServer(environment)
+            _servers[key] = ForkServer(environment, modules)
         return _servers[key]
 
 
-def fork(order: Order, environment: Mapping[str, str], descriptors: Sequence[int]) -> tuple[int, int]:
+def fork(
+    order: Order, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
+) -> tuple[int, int]:
     """Fork a worker off the server for its environment; see `ForkServer.fork`."""
-    while True:
-        server = warm_up(environment)
+    for _ in range(_MOST_STARTS):
+        server = warm_up(environment, modules)
         try:
             return server.fork(order, descriptors)
         except EOFError:  # it was idle for too long, or killed
@@ -123,6 +145,7 @@ def fork(order: Order, environment: Mapping[str, str], descriptors: Sequence[int
                 for key in [key for key, each in _servers.items() if each is server]:
                     del _servers[key]
                     server.close()
+    raise OSError(f"the process that workers are forked from ends at once, {_MOST_STARTS} times in a row")
 
 
 # The process itself.
@@ -132,7 +155,7 @@ def main(parent: int, descriptor: int) -> None:
     """Import and fork, until the parent has ended or nothing is wanted for a while."""
     with socket.socket(fileno=descriptor) as channel:
         os.set_inheritable(descriptor, False)
-        sys.path[:], modules = pickle.loads(channel.recv(_MOST_BYTES))
+        sys.path[:], modules, idle = pickle.loads(channel.recv(_MOST_BYTES))
         for module in ("hippotune.executors.worker.__main__", *modules):
             with suppress(Exception):  # a worker that needs it will say what is wrong with it
                 importlib.import_module(module)
@@ -140,12 +163,12 @@ def main(parent: int, descriptor: int) -> None:
             importlib.import_module("torch._dynamo")
         gc.collect()
         gc.freeze()
-        work = _serve(channel, parent)
+        work = _serve(channel, parent, idle)
     if work is not None:
         work()
 
 
-def _serve(channel: socket.socket, parent: int) -> Callable[[], None] | None:
+def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:
     """Fork until the end, then return None; in a fork, return what that is to do."""
     ends = os.pidfd_open(parent)
     if os.getppid() != parent:
@@ -155,7 +178,7 @@ def _serve(channel: socket.socket, parent: int) -> Callable[[], None] | None:
     for descriptor in (ends, channel.fileno()):
         events.register(descriptor, select.POLLIN)
     server = os.getpid()
-    while ready := events.poll(None if children else IDLE_SECONDS * 1000):
+    while ready := events.poll(None if children else idle * 1000):
         for descriptor, _ in ready:
             if descriptor == ends:
                 return None
@@ -200,7 +223,7 @@ def _become_worker(order: Order, lock: int, status: int, own: Sequence[int]) -> 
 
     os.close(lock)
     os.close(status)
-    os.open(order.folder, os.O_RDONLY)  # by this, all that is forked from here is found
+    mark(order.folder)
     Path("/proc/self/comm").write_text(f"hippo-worker-{order.worker}")
     run(own[0], order.worker, order.cores, order.log, *own[1:])
 

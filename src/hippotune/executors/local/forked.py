@@ -26,6 +26,7 @@ class ForkedWorker(Kept):
         cores: Sequence[int],
         log: Path,
         environment: Mapping[str, str],
+        modules: Sequence[str],
         output: IO[bytes],
         descriptors: Sequence[int],
     ) -> None:
@@ -38,7 +39,7 @@ class ForkedWorker(Kept):
         self._status, status = os.pipe()
         handles = [output.fileno(), self._scratch.descriptor, status, *descriptors]
         try:
-            self.pid, self._process = fork(order, environment, handles)
+            self.pid, self._process = fork(order, environment, modules, handles)
         except BaseException:
             os.close(self._status)
             self._scratch.remove()

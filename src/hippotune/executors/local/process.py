@@ -59,7 +59,7 @@ class WorkerProcess:
     """One process. Receiving is for one thread; everything else may be called from any.
 
     What is printed goes to `log`, and by way of the descriptor `echo`, if there is one, to a second place.
-    One that `is_forked` comes of a fork server; any other is a fresh interpreter.
+    Where `modules` are named, it is forked off a process that has imported them; else it is a fresh one.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WorkerProcess:
         cores: Sequence[int],
         echo: int | None = None,
         user: str | None = None,
-        is_forked: bool = False,
+        modules: Sequence[str] | None = None,
     ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -84,8 +84,9 @@ class WorkerProcess:
             if echo is not None:  # its own number is taken by the child's output
                 descriptors.append(os.dup(echo))
                 copies.callback(os.close, descriptors[-1])
-            if is_forked:
-                self._process: Kept = ForkedWorker(worker, cores, log, environment, output, descriptors)
+            self._process: Kept
+            if modules is not None:
+                self._process = ForkedWorker(worker, cores, log, environment, modules, output, descriptors)
             else:
                 channel, *echoes = map(str, descriptors)
                 arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]

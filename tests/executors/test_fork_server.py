@@ -1,0 +1,71 @@
+"""Workers are forked off a process that has imported what they need, and leave it when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from executors.noisy import Noisy
+from executors.rig import SECONDS, Rig
+from executors.smooth import Smooth
+from hippotune import Local
+from hippotune.executors.local import fork_server
+from hippotune.executors.local.fork_server import ForkServer, Order, used_by
+from hippotune.protocol.events import LeaseFinished, MetricsReported, WorkerJoined, WorkerLost
+
+
+def parents_of(rig: Rig, workers: int) -> list[psutil.Process]:
+    """Return the process that the keeper of each worker was forked from."""
+    leases = [rig.run(1, worker=worker, evaluations=[1]) for worker in range(workers)]
+    pids = [int(rig.wait(MetricsReported, lease=lease).metrics["pid"]) for lease in leases]
+    return [psutil.Process(pid).parent().parent() for pid in pids]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(Local(workers=2), tmp_path)
+    rig.wait(WorkerJoined)
+    rig.wait(WorkerJoined)
+    yield rig
+    rig.close()
+
+
+def test_all_workers_come_of_one_process_that_has_run_none_of_their_code(rig: Rig) -> None:
+    first, second = parents_of(rig, 2)
+    assert first == second
+    assert first.ppid() == os.getpid()
+    assert first.num_threads() == 1
+
+
+def test_what_is_imported_ahead_is_what_the_trainer_uses() -> None:
+    assert "torch" in used_by(Smooth)
+    assert "torch" not in used_by(Noisy), "loaded here, and none of its business"
+
+
+def test_where_the_server_is_killed_its_workers_are_lost_and_others_come(rig: Rig) -> None:
+    (server, _) = parents_of(rig, 2)
+    server.send_signal(signal.SIGKILL)
+    assert {rig.wait(WorkerLost).worker, rig.wait(WorkerLost).worker} == {0, 1}
+    for _ in range(2):
+        rig.wait(WorkerJoined)
+    lease = rig.run(2)
+    assert rig.story(lease)[-1] == LeaseFinished(lease, 2)
+
+
+def test_a_server_that_ends_at_once_is_an_error_and_no_endless_try(tmp_path: Path) -> None:
+    order = Order(0, (), tmp_path / "log", tmp_path, str(tmp_path), {})
+    with pytest.raises(OSError, match="ends at once, 3 times in a row"):
+        fork_server.fork(order, {"PYTHONHOME": str(tmp_path)}, (), [])
+
+
+def test_a_server_without_work_ends() -> None:
+    server = ForkServer(os.environ, (), idle=0.0)
+    assert server.process.wait(SECONDS) == 0
+    with pytest.raises(EOFError):
+        server.fork(Order(0, (), Path("log"), Path(), "", {}), [])
+    server.close()
