@@ -24,7 +24,7 @@ import pytest
 
 import hippotune as hippo
 from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
-from hippotune.errors import CheckpointError, StoreError
+from hippotune.errors import CheckpointError, NotExact, StoreError
 from hippotune.plan.facts import StudyEnded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.shell.runtime import checkpoint_folder
@@ -543,6 +543,30 @@ def test_a_disk_that_is_full_for_the_trainer_itself_fails_no_trial(tmp_path: Pat
     (tmp_path / "full").unlink()
     with study:
         check_results(study.tune(grid(4), progress=False))
+
+
+class OutOfRoomAgain(Survivor):
+    """Finds the disk full when a step is trained that was trained before."""
+
+    def train(self) -> None:
+        log = Path(self.settings["log"])
+        line = json.dumps([*self.values, (self.lr, self.scale)])
+        if log.with_name("full").exists() and log.exists() and line in log.read_text().splitlines():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().train()
+
+
+def test_a_disk_that_is_full_while_a_step_is_repeated_refutes_nothing(tmp_path: Path) -> None:
+    study = study_at(tmp_path, trainer=OutOfRoomAgain)
+    (tmp_path / "full").touch()
+    with study, pytest.raises(hippo.TrainerError, match="No space left on device") as ended:
+        study.tune(grid(4), progress=False)
+    assert not isinstance(ended.value, NotExact)
+    (tmp_path / "full").unlink()
+    with study:
+        report = study.tune(grid(4), progress=False)
+    check_results(report)
+    assert report.exactness.startswith("exact")
 
 
 # Budgets.

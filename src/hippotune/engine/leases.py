@@ -215,6 +215,8 @@ class Leases:
             self.keep_apart(lease)
         elif event.kind == "mismatch":
             self._proofs.width.refute(lease, event)
+        elif event.kind == "disk full":
+            state.commands.append(Abort(event.error))
         elif event.checkpoint_unreadable:
             state.commands.append(Note(f"{event.error}; what is needed of it is trained again"))
             self._checkpoints.drop(lease.position(lease.start))

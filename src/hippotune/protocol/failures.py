@@ -7,6 +7,7 @@ What user code raises is a failure of its trial, for good. All else is nobody's 
 * ``out of memory``: tried once more in a fresh process, alone on its slot; then as if raised.
 * ``mismatch``: workers that train together called different collectives; goes on at width 1, for good.
 * ``transient``: an error of a device, a disk or a connection; tried again in a fresh process.
+* ``disk full``: no trial's fault, and another try does not help: the study ends, and goes on when run again.
 * ``died``: the worker's process is gone: killed, crashed or ended by the system.
 * ``hung``: a worker finished nothing for too long; tried again with twice the patience.
 * ``infrastructure``: the worker's machine, or the way to it, is gone.
@@ -19,7 +20,7 @@ from typing import Literal
 
 from hippotune.errors import InvalidInput
 
-ErrorKind = Literal["raised", "out of memory", "transient", "mismatch"]
+ErrorKind = Literal["raised", "out of memory", "transient", "mismatch", "disk full"]
 LossKind = Literal["died", "hung", "infrastructure"]
 FailureKind = ErrorKind | LossKind
 

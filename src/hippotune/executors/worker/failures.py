@@ -31,8 +31,8 @@ def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed
     unreadable = run.doing == "start" and isinstance(error, CheckpointError)
     if unreadable:
         phase = "load"
-    elif isinstance(error, TrainerError) or run.doing == "probe" or says_disk_full(error):
-        phase = "contract"  # also where a disk is full: that is no trial's fault
+    elif isinstance(error, TrainerError) or run.doing == "probe":
+        phase = "contract"
     kind = kind_of(error)
     replaced = (run.lease.worker,) if may_lie_in_process(kind) else ()
     text = str(error) if unreadable or kind == "mismatch" else describe(error)
@@ -50,6 +50,8 @@ def kind_of(error: BaseException) -> ErrorKind:
         return "mismatch"
     if is_out_of_memory(error):
         return "out of memory"
+    if says_disk_full(error):
+        return "disk full"
     link: BaseException | None = error
     while link is not None:
         if _is_transient(link):
@@ -61,7 +63,7 @@ def kind_of(error: BaseException) -> ErrorKind:
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, StorageUnavailable):
         return True
-    if isinstance(error, HippoError) or says_disk_full(error):
+    if isinstance(error, HippoError):
         return False
     if isinstance(error, OSError):
         return not isinstance(error, _ABOUT_PATHS) and error.errno not in _ABOUT_USE
