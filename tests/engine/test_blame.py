@@ -208,6 +208,21 @@ def test_errors_that_may_lie_in_the_process_are_retried_in_a_fresh_one_first(kin
     assert sorted(outcomes(world).values()) == sorted([fate, "fine"])
 
 
+def test_a_disk_that_is_full_for_user_code_ends_the_study_and_is_no_fact_about_a_trial() -> None:
+    world = World(slots=1)
+    world.submit((DROP, 10), (OTHER, 10))
+    while len(world.workers[0].state) < 5:
+        world.moves()[0]()
+    lease = world.workers[0].lease
+    assert lease is not None
+    world.workers[0].run = None
+    world.feed(LeaseFailed(lease.lease, 5, "OSError: no room", "train", kind="disk full"))
+    (abort,) = [command for command in world.commands if isinstance(command, Abort)]
+    assert "make room and run the same script again" in abort.error
+    assert "OSError: no room" in abort.error
+    assert not [fact for fact in world.facts if isinstance(fact, FailureRecorded)]
+
+
 def test_a_state_that_cannot_be_saved_fails_its_trial_and_not_the_study() -> None:
     world = World(slots=1)
     short, long, other = world.submit((DROP, 6), (DROP, 10), (OTHER, 10))

@@ -186,7 +186,9 @@ def test_one_that_cannot_be_written_is_told_and_training_goes_on(full: bool) -> 
     while not world.workers[0].writing:
         world.move(0)
     lease, step, *_ = world.workers[0].writing.pop()
-    world.feed(SaveFailed(lease, step, "OSError: no luck", disk_full=full, interim=True))
+    world.feed(
+        SaveFailed(lease, step, "OSError: no luck", kind="disk full" if full else "raised", interim=True)
+    )
     assert any(isinstance(command, Note) and "no luck" in command.text for command in world.commands)
     world.run()
     assert not any(isinstance(command, Abort) for command in world.commands)

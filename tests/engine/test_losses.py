@@ -33,7 +33,7 @@ def test_a_save_that_fails_at_the_end_of_a_lease_is_not_waited_for() -> None:
         world.move(0)
     lease, step, *_ = worker.writing.pop()
     worker.run = None
-    world.feed(SaveFailed(lease, step, "no room", disk_full=True))
+    world.feed(SaveFailed(lease, step, "no room", kind="disk full"))
     world.feed(LeaseFinished(lease, step))
     assert world.engine.leases == {}
     assert [command.disk_full for command in world.commands if isinstance(command, Abort)] == [True]
@@ -90,7 +90,7 @@ def test_a_state_that_was_waited_for_in_vain_is_saved_again() -> None:
     world = being_written()
     lease, step, *_ = world.workers[0].writing.pop()
     assert 99 not in answers(world)
-    world.feed(SaveFailed(lease, step, "no luck", disk_full=False))
+    world.feed(SaveFailed(lease, step, "no luck"))
     world.run()
     assert answers(world)[99] == metrics_of(trained_alone(FLAT, 5))
     assert list(world.disk) == ["0-5"]

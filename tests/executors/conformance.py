@@ -238,14 +238,19 @@ class TrainingConformance(LeaseConformance):
         assert rig.story(lease)[-1] == LeaseFinished(lease, 6)
         assert failed.step == 3
         assert "ZeroDivisionError: the trainer has had enough" in failed.error
-        assert not failed.disk_full
+        assert failed.kind == "raised"
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
     def test_a_full_disk_is_told_apart(self, rig: Rig) -> None:
         lease = rig.run(6, saves=[3], fault="save overfill 3")
         failed = rig.wait(SaveFailed, lease=lease)
-        assert failed.disk_full
+        assert failed.kind == "disk full"
         rig.story(lease)
+        lease = rig.run(6, saves=[2], fault="train overfill 3")
+        ended = rig.story(lease)[-1]
+        assert isinstance(ended, LeaseFailed)
+        assert (ended.step, ended.kind, ended.replaced) == (4, "disk full", ())
+        rig.saved(lease, 2)
 
     @pytest.mark.parametrize("damage", ["missing", "truncated", "changed"])
     def test_a_damaged_checkpoint_is_told_apart_from_a_trainer_that_cannot_load(

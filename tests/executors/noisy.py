@@ -37,6 +37,8 @@ def fall_ill(fault: str) -> None:
             raise ConnectionResetError("the other end is gone")
         case "misread":
             raise OSError(errno.EIO, "the disk does not answer")
+        case "overfill":
+            Path("/dev/full").write_bytes(b"more")
         case "part":
             raise RuntimeError("NCCL error in: ProcessGroupNCCL.cpp, unhandled system error")
         case "segfault":
@@ -95,8 +97,6 @@ class Noisy(Trainer):
 
     def save(self, path: Path) -> None:
         self.maybe("save")
-        if self.is_due("save overfill"):
-            Path("/dev/full").write_bytes(b"state")
         path.write_bytes(pickle.dumps((self.weights, self.generator, self.trained, self.values)))
 
     def load(self, path: Path) -> None:

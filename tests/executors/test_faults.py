@@ -5,7 +5,7 @@ A fault stays where it is: its siblings, which share their beginning with it, co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from executors.noisy import Noisy
 from executors.ray_nodes import Nodes
 from hippotune import GridSearch, Local, Piecewise, Ray, Retries, Study
 from hippotune.cli.main import main
+from hippotune.errors import TrainerError
 from hippotune.executors.base import Executor
 from hippotune.study.report import Report
 
@@ -50,9 +51,9 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
         yield Local(workers=2)
 
 
-def tuned(executor: Executor, home: Path) -> Report:
-    faults = [Piecewise(["none", fault], [BRANCH]) for fault in FAULTS]
-    space = {"rate": [0.1], "hold": [1 << 30], "fault": ["none", *faults]}
+def tuned(executor: Executor, home: Path, faults: Iterable[str] = FAULTS) -> Report:
+    faulty = [Piecewise(["none", fault], [BRANCH]) for fault in faults]
+    space = {"rate": [0.1], "hold": [1 << 30], "fault": ["none", *faulty]}
     settings = {"gate": "", HEALED: str(home / HEALED)}
     retries = Retries(1, pause=0.01)
     with Study(
@@ -83,3 +84,15 @@ def test_each_kind_of_fault_stays_where_it_is_and_what_is_retried_comes_to_its_r
     assert main(["retry", "faults", "--home", str(tmp_path)]) == 0
     assert "4 trials" in capsys.readouterr().out
     assert set(fates(tuned(executor, tmp_path))) == {"fine"}
+
+
+@pytest.mark.parametrize("where", ["train", "evaluate"])
+def test_a_disk_that_is_full_for_user_code_ends_the_study_and_fails_no_trial(
+    executor: Executor, tmp_path: Path, where: str
+) -> None:
+    step = BRANCH if where == "train" else 2 * BRANCH
+    faults = [f"{where} overfill {step}"]
+    with pytest.raises(TrainerError, match=r"the disk is full; make room(.|\n)*No space left on device"):
+        tuned(executor, tmp_path, faults)
+    (tmp_path / HEALED).touch()
+    assert fates(tuned(executor, tmp_path, faults)) == ["fine", "fine"]

@@ -19,7 +19,7 @@ from hippotune.engine.requests import Requests
 from hippotune.engine.state import State
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
-from hippotune.protocol.commands import Abort, Note
+from hippotune.protocol.commands import DISK_FULL, Abort, Note
 from hippotune.protocol.events import (
     CheckpointSaved,
     LeaseFailed,
@@ -154,9 +154,8 @@ class Leases:
         state.promises.break_save(lease, event.step)
         state.leases.forget_if_done(lease)
         error = f"the checkpoint at step {event.step} could not be saved"
-        if event.disk_full:
-            full = "the disk is full; make room and run the same script again"
-            state.commands.append(Abort(f"{error}: {full}\n{event.error}", disk_full=True))
+        if event.kind == "disk full":
+            state.commands.append(Abort(f"{error}: {DISK_FULL}\n{event.error}", disk_full=True))
         elif event.kind == "raised":
             self._cannot_be_saved(lease, event.step, f"{error}: {event.error}")
         else:
@@ -216,7 +215,7 @@ class Leases:
         elif event.kind == "mismatch":
             self._proofs.width.refute(lease, event)
         elif event.kind == "disk full":
-            state.commands.append(Abort(event.error))
+            state.commands.append(Abort(f"{DISK_FULL}\n{event.error}"))
         elif event.checkpoint_unreadable:
             state.commands.append(Note(f"{event.error}; what is needed of it is trained again"))
             self._checkpoints.drop(lease.position(lease.start))

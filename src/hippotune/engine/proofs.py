@@ -16,7 +16,7 @@ from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import Repeat
 from hippotune.engine.state import State
 from hippotune.engine.width_proof import WidthProof
-from hippotune.protocol.commands import Abort, RunLease
+from hippotune.protocol.commands import DISK_FULL, Abort, RunLease
 from hippotune.protocol.events import (
     Event,
     LeaseFailed,
@@ -174,7 +174,7 @@ class Proofs:
                 elif event.kind not in ("raised", "mismatch"):
                     repeat.owner.lost(repeat, event.error)
                     if event.kind == "disk full":
-                        self._state.commands.append(Abort(event.error))
+                        self._state.commands.append(Abort(f"{DISK_FULL}\n{event.error}"))
                 else:
                     run.error = event.error
                     repeat.owner.done(repeat)

@@ -128,9 +128,15 @@ class DropCheckpoint:
     checkpoint: Checkpoint
 
 
+DISK_FULL = "the disk is full; make room and run the same script again"
+
+
 @dataclass(frozen=True)
 class Abort:
-    """No trial can work, or nothing can be saved because the disk is full: end the study with this error."""
+    """No trial can work, or the disk is full: end the study with this error.
+
+    `disk_full` says that it is full for checkpoints.
+    """
 
     error: str
     disk_full: bool = False

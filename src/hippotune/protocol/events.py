@@ -306,7 +306,7 @@ class CheckpointSaved:
 
 @dataclass(frozen=True)
 class SaveFailed:
-    """The state at `step` could not be written; training is not affected. `kind` says whether it ever can.
+    """The state at `step` could not be written; training is not affected. `kind` says why.
 
     What was to be `interim` is not missed yet.
     """
@@ -314,7 +314,6 @@ class SaveFailed:
     lease: int
     step: int
     error: str
-    disk_full: bool = False
     kind: ErrorKind = "raised"
     interim: bool = False
 

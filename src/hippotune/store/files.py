@@ -52,7 +52,10 @@ class DiskFull(CheckpointError):
 
 def says_disk_full(error: BaseException) -> bool:
     """Return whether an exception, or what it was raised from, says that a disk is full."""
-    return any(isinstance(link, OSError) and link.errno in _FULL for link in causes(error))
+    return any(
+        isinstance(link, DiskFull) or (isinstance(link, OSError) and link.errno in _FULL)
+        for link in causes(error)
+    )
 
 
 def checkpoint_folder(home: Path, key: PlanKey) -> Path:

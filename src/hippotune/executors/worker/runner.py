@@ -36,7 +36,6 @@ from hippotune.protocol.events import (
     WorkerNoted,
 )
 from hippotune.protocol.lease_run import LeaseRun
-from hippotune.store.files import says_disk_full
 from hippotune.store.storage import CheckpointStorage
 from hippotune.trainers.session import Session
 
@@ -220,8 +219,8 @@ class Runner:
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot, run.is_interim)
         except Exception as error:
-            failed = (describe(error), says_disk_full(error), kind_of(error))
-            self._unsaid.append(SaveFailed(lease.lease, step, *failed, run.is_interim))
+            told = describe(error)
+            self._unsaid.append(SaveFailed(lease.lease, step, told, kind_of(error), run.is_interim))
         self._pass_on_notes(run)
 
     def _latest_update(self, lease: int) -> UpdateLease | None:

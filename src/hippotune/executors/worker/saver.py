@@ -15,7 +15,7 @@ from typing import BinaryIO
 from hippotune.executors.worker.failures import kind_of
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import CheckpointSaved, Event, SaveFailed
-from hippotune.store.files import DiskFull, new_name
+from hippotune.store.files import new_name
 from hippotune.store.storage import CheckpointStorage
 
 _log = logging.getLogger("hippotune")
@@ -76,7 +76,6 @@ class Saver:
         try:
             checkpoint = self._files.save(name, write)
         except BaseException as error:
-            is_full = isinstance(error, DiskFull)
-            self._send([SaveFailed(lease, step, describe(error), is_full, kind_of(error), interim)])
+            self._send([SaveFailed(lease, step, describe(error), kind_of(error), interim)])
         else:
             self._send([CheckpointSaved(lease, step, replace(checkpoint, interim=interim))])

@@ -186,7 +186,7 @@ def follow(session: Session, part: Part, run: LeaseRun) -> bool:
             ranks.write_note(_note_of(part.rank), _written(part, failure))
         session.drop()
         ranks.leave()
-    if failure is None or failure.kind == "raised":
+    if failure is None or failure.kind in ("raised", "disk full"):
         return False
     ranks.wait_for_note(_HEARD, _HEARD_SECONDS)
     return True
