@@ -320,6 +320,15 @@ def test_a_peer_without_memory_is_replaced_after_the_lead_has_said_so(workers: W
     workers.wait(LeaseFinished, lease=lease)
 
 
+def test_a_disk_that_is_full_for_a_peer_is_told_and_replaces_nothing(workers: Workers) -> None:
+    failed = workers.wait(LeaseFailed, lease=workers.run(3, fault="train:1 overfill"))
+    assert (failed.step, failed.kind, failed.replaced) == (2, "disk full", ())
+    assert "on worker 1, one of the 2" in failed.error
+    assert "No space left on device" in failed.error
+    lease = workers.run(1)  # both are ready for the next one
+    workers.wait(LeaseFinished, lease=lease)
+
+
 def test_a_lead_whose_peer_dies_blames_nobody_and_ends(workers: Workers) -> None:
     lease = workers.run(3, fault="train:1 die")
     assert "another worker, which it trained a lease with, was lost" in workers.end_of(0)

@@ -31,8 +31,10 @@ from hippotune.tuners import (
     PBT,
     Hyperband,
     HyperSched,
+    Lazy,
     MedianStopping,
     OptunaSearch,
+    SuccessiveHalving,
     Tuner,
 )
 from hippotune.tuners.base import Result, Trial, TrialGroup
@@ -50,7 +52,13 @@ TUNERS: dict[str, Callable[[], Tuner]] = {
     "pbt": lambda: PBT(DRAWN, "score", "max", 3, 10, population=6),
     "hyperband with a sampler": lambda: Hyperband(DRAWN, "score", "max", 1, 9, 3, sampler=SAMPLER),
     "tpe": lambda: OptunaSearch(DRAWN, "score", "max", 9, trials=16, sampler=SAMPLER),
+    "tpe with prices and a pruner": lambda: OptunaSearch(
+        DRAWN, "score", "max", 9, trials=16, cost_aware=True, every=3, pruner=optuna.pruners.MedianPruner()
+    ),
     "bohb": lambda: BOHB(DRAWN, "score", "max", 1, 9, 3),
+    "lazy": lambda: Lazy(DRAWN, "score", "max", 9, steps=90),
+    "lazy, of a grid": lambda: Lazy(SHARED, "score", "max", 9, steps=60),
+    "successive halving": lambda: SuccessiveHalving(SHARED, "score", "max", 1, 9, 3),
 }
 
 

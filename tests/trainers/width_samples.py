@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -182,6 +183,8 @@ class Together(TorchTrainer):
             return
         if fault == "memory":
             raise MemoryError("no more")
+        if fault == "overfill":
+            Path("/dev/full").write_bytes(b"more")
         if fault == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         raise ArithmeticError(f"{fault} by rank {self.rank}")
