@@ -472,6 +472,29 @@ def test_gc_removes_plans_that_no_study_uses_any_more(run: Run, home: Path) -> N
     assert len(run("export", "decays").splitlines()) == 1 + 7
 
 
+@pytest.mark.parametrize("linked", ["a file", "a folder in it", "the folder itself"])
+def test_gc_removes_no_plan_through_a_link(run: Run, home: Path, tmp_path: Path, linked: str) -> None:
+    with open_store(home) as catalog:
+        (old,) = catalog.unused()
+    folder = checkpoint_folder(home, old.key)
+    elsewhere = tmp_path / "elsewhere"
+    if linked == "the folder itself":
+        folder.rename(elsewhere)
+        folder.symlink_to(elsewhere)
+    else:
+        elsewhere.mkdir()
+        (elsewhere / "mine").write_text("mine")
+        link = folder / "link" if linked == "a folder in it" else folder / "00" / "link"
+        link.symlink_to(elsewhere if linked == "a folder in it" else elsewhere / "mine")
+    before = set(elsewhere.rglob("*"))
+    assert before
+    run("gc", "--plans", "--yes")
+    assert set(elsewhere.rglob("*")) == before
+    assert folder.exists() == (linked == "the folder itself"), "a link is left where it is"
+    assert not list(home.glob("checkpoints/*.removed"))
+    assert run("gc", "--plans") == "nothing to remove\n"
+
+
 def test_gc_asks_before_it_removes_plans(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

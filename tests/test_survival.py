@@ -24,8 +24,9 @@ import pytest
 
 import hippotune as hippo
 from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
+from hippotune.cli.main import main
 from hippotune.errors import CheckpointError, NotExact, StoreError
-from hippotune.plan.facts import StudyEnded
+from hippotune.plan.facts import Fact, StateRecorded, StudyEnded
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
@@ -200,6 +201,39 @@ def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_traine
     # Steps may end before the word to stop arrives: then a branch on the way has its checkpoint too.
     assert re.search(r"found in the plan: 0 results, \d checkpoints?\n", said)
     assert trained_once(tmp_path) == unique((SPACE, 10))
+
+
+def facts_in(home: Path) -> list[Fact]:
+    """Return all facts but states, which go when they have served as proofs."""
+    with open_store(home, create=False) as catalog:
+        (plan,) = catalog.plans()
+        facts = [fact for _, fact in catalog.view(plan.key).facts()]
+        return [fact for fact in facts if not isinstance(fact, StateRecorded)]
+
+
+def test_a_backup_that_is_made_while_a_step_is_trained_holds_all_until_then_and_is_gone_on_from(
+    tmp_path: Path, undisturbed: Any
+) -> None:
+    gate = Gate(tmp_path / "gate")
+    process = start(tmp_path, 10, gate=gate.folder)
+    gate.wait()
+    for _ in range(8):
+        gate.open_once()
+        gate.wait()
+    home, backup = tmp_path / "home", tmp_path / "backup" / "plans.sqlite"
+    backup.parent.mkdir()
+    assert main(["backup", str(backup), "--home", str(home)]) == 0
+    gate.open_until_the_end_of(process)
+    assert finish(process)[0] == undisturbed
+    early, late = facts_in(backup.parent), facts_in(home)
+    assert 0 < len(early) < len(late)
+    assert early == late[: len(early)]
+    for file in home.glob("plans.sqlite*"):
+        file.unlink()
+    backup.rename(home / "plans.sqlite")
+    printed, said = finish(start(tmp_path, 10))
+    assert printed == undisturbed
+    assert "the database is older than the checkpoints" in said
 
 
 BLOCKED = """

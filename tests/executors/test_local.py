@@ -8,6 +8,7 @@ import math
 import os
 import queue
 import re
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,7 +20,7 @@ import pytest
 
 from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
-from executors.rig import NEVER, SECONDS, Rig
+from executors.rig import NEVER, SECONDS, Rig, until
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Job
 from hippotune.executors.local.executor import Local
@@ -210,6 +211,23 @@ def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
     rig.run(6, fault="train hang 2", patience=2)
     assert "load or save for" in rig.wait(WorkerLost).reason
     rig.wait(WorkerJoined)  # a lease on it might take longer than that to start, on a machine under load
+
+
+def test_a_system_that_refuses_a_process_is_asked_again(
+    shared: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = process_of(shared)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no descriptors: no pipes to a new process
+    try:
+        os.kill(worker.pid, signal.SIGKILL)
+        until(lambda: "a worker process cannot be started" in caplog.text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert shared.wait(WorkerLost).kind == "died"
+    shared.wait(WorkerJoined)
+    lease = shared.run(2)
+    assert shared.story(lease)[-1] == LeaseFinished(lease, 2)
 
 
 def test_an_interrupt_from_the_keyboard_does_not_concern_workers(shared: Rig) -> None:

@@ -37,6 +37,7 @@ from hippotune.protocol.failures import LossKind
 _log = logging.getLogger("hippotune")
 
 _MOST_STARTS = 3
+_START_PAUSE = 0.5  # seconds, doubled after every start that the system refuses
 _CLOSE = pickle.dumps(None)
 
 
@@ -157,6 +158,10 @@ class Slot:
             elif failed_starts == _MOST_STARTS:
                 self._give_up(reason)
                 self._closing.wait()
+            elif kind == "infrastructure":  # the system may have room for one more process in a moment
+                pause = _START_PAUSE * 2.0**failed_starts
+                _log.warning("%s; it is tried again after %.0f s", reason, pause)
+                self._closing.wait(pause)
         self._closed(self.worker)
 
     def _say_lost(self, reason: str, kind: LossKind) -> None:
