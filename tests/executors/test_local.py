@@ -216,16 +216,20 @@ def test_a_worker_that_hangs_is_killed_and_replaced(make_rig: MakeRig) -> None:
 def test_a_system_that_refuses_a_process_is_asked_again(
     shared: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    worker = process_of(shared)
+    lease = shared.run(9, hold=3, fault="train print 1")  # there is a log to quote, too
+    shared.gate.wait_for(3)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no descriptors: no pipes to a new process
     try:
-        os.kill(worker.pid, signal.SIGKILL)
+        os.kill(shared.gate.waiting_process, signal.SIGKILL)
         until(lambda: "a worker process cannot be started" in caplog.text)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert shared.wait(WorkerLost).kind == "died"
+    lost = shared.wait(WorkerLost)
+    assert lost.kind == "died"
+    assert "its log cannot be read" in lost.reason
     shared.wait(WorkerJoined)
+    assert not [event for event in shared.unread_of(lease) if isinstance(event, LeaseFinished)]
     lease = shared.run(2)
     assert shared.story(lease)[-1] == LeaseFinished(lease, 2)
 

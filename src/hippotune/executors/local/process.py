@@ -141,15 +141,15 @@ class WorkerProcess:
         """Keep what was printed since the last lease ended, and quote its end."""
         try:
             log = lease_log.keep(self._log)
-        except OSError:
-            return ""
-        if log is None:
-            return ""
-        head = lease_log.Head.read(log)
-        with log.open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            file.seek(max(0 if head is None else len(head.written()), length - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+            if log is None:
+                return ""
+            head = lease_log.Head.read(log)
+            with log.open("rb") as file:
+                length = file.seek(0, os.SEEK_END)
+                file.seek(max(0 if head is None else len(head.written()), length - _TAIL_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        except OSError as error:  # a worker is lost all the same
+            return f" (its log cannot be read: {error})"
         return "\n".join([f"\nThe last lines of {log}:", *(f"    {line}" for line in lines)])
 
     def _cause(self) -> str:
