@@ -135,6 +135,9 @@ class Executor(ABC):
         """Return the environment of a worker: what has to be around a trial for it to give the same bits."""
         return {**os.environ, **alike(os.environ, threads or self.threads or self.usual_threads or 1)}
 
+    def warm_up(self, trainer: type[Trainer]) -> None:  # noqa: B027
+        """Workers for a trainer are about to be wanted: what takes long may begin. Returns at once."""
+
     @abstractmethod
     async def start(self, job: Job, emit: Emit) -> None:
         """Bring the workers up for one job. Raises `TrainerError` where the trainer cannot be shipped."""

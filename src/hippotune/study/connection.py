@@ -76,8 +76,10 @@ class Connection:
         executor = self._study.executor
         if not executor.virtual:
             refuse_served(self._study.home)
-        identity = self.identify(remember=not executor.virtual)
         runtime = self.runtime
+        if runtime is None:
+            executor.warm_up(self._study.trainer)
+        identity = self.identify(remember=not executor.virtual)
         if runtime is not None and not runtime.closed:
             if self.identity is not None and self.identity.key == identity.key:
                 return runtime

@@ -30,6 +30,7 @@ from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.shipping import pack
 from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
+from hippotune.trainers.base import Trainer
 
 
 class Local(Executor):
@@ -74,6 +75,11 @@ class Local(Executor):
     def usual_threads(self) -> int:
         """An even share of the cores, or what ``OMP_NUM_THREADS`` says."""
         return usual_threads(os.environ, len(_shares(self._workers)[0]))
+
+    def warm_up(self, trainer: type[Trainer]) -> None:
+        """Start to import what workers need."""
+        if self.worker_user is None and fork_server.is_possible():
+            fork_server.warm_up(self.environment(), fork_server.used_by(trainer))
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""

@@ -19,6 +19,7 @@ from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import Event, OthersWait, ServedElsewhere, WorkerJoined
 from hippotune.scheduling.fairness import SLOT_SECONDS
 from hippotune.scheduling.pool import Served, SlotPool
+from hippotune.trainers.base import Trainer
 
 # A process is started for a turn of this many times what starting one takes.
 _TURN = 20
@@ -142,6 +143,9 @@ class Pooled(Local):
     def identity(self) -> str:
         """The pool's: all of its executors have the same slots."""
         return f"Pool {id(self._pool)}"
+
+    def warm_up(self, trainer: type[Trainer]) -> None:
+        """Do nothing yet: a plan that has no slot holds nothing."""
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Get ready; processes are started when there is work for them."""
