@@ -89,7 +89,8 @@ class ForkServer:
                 env=with_sources(environment),
                 process_group=0,  # Ctrl-C does not reach it
             )
-        self._socket.send(pickle.dumps((sys.path, list(modules), idle)))
+        with suppress(ConnectionError):  # where it has ended already, `fork` says so
+            self._socket.send(pickle.dumps((sys.path, list(modules), idle)))
 
     def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
