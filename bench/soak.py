@@ -2,8 +2,9 @@
 
 This process is the engine of one study after the other, each in a new home: successive halving on two
 workers, whose trainer (`studies/crashing.py`) ends its process in one step of forty, by SIGKILL or by an
-exit. After each study, with everything closed, the process is measured. A plan grows with its trials, and
-goes with its study: what is left after a study must not grow from study to study.
+exit. After each study, with everything closed, the process is measured, with the fork server that outlives
+its studies. A plan grows with its trials, and goes with its study: what is left after a study must not grow
+from study to study.
 
 The first quarter of the time is for warming up. Of the rest, the first half is compared with the second.
 
@@ -64,10 +65,10 @@ class Sample:
     failed: int
 
 
-def below(root: psutil.Process) -> list[psutil.Process]:
-    """Return what is left below a process, but for the fork server, which waits for the next study."""
-    waiting = [each for each in root.children() if "hippotune.executors.local.fork_server" in each.cmdline()]
-    return [each for each in root.children(recursive=True) if each not in waiting]
+def lasting(root: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that outlive a study: this one, and the fork server, which waits for the next."""
+    servers = [each for each in root.children() if "hippotune.executors.local.fork_server" in each.cmdline()]
+    return [root, *servers]
 
 
 def one_study(folder: Path, deaths: Path) -> tuple[Results, int]:
@@ -93,12 +94,13 @@ def sampled(folder: Path, deaths: Path, began: float, expected: Results) -> Samp
     del results
     gc.collect()
     me = psutil.Process()
+    lasts = lasting(me)
     return Sample(
         time.monotonic() - began,
-        me.memory_info().rss / 2**20,
-        me.num_fds(),
-        me.num_threads(),
-        len(below(me)),
+        sum(each.memory_info().rss for each in lasts) / 2**20,
+        sum(each.num_fds() for each in lasts),
+        sum(each.num_threads() for each in lasts),
+        len(set(me.children(recursive=True)) - set(lasts)),
         len(list((folder / "tmp").iterdir())),
         different,
         failed,
@@ -121,7 +123,7 @@ def measure(options: argparse.Namespace) -> Figures:
             last = samples[-1]
             print(
                 f"{last.at / 60:.1f} min: {len(samples)} studies, {deaths.stat().st_size} deaths, "
-                f"{last.megabytes:.0f} MB, {last.descriptors} descriptors, {last.threads} threads",
+                f"{last.megabytes:.1f} MB, {last.descriptors} descriptors, {last.threads} threads",
                 file=sys.stderr,
             )
         died = deaths.stat().st_size
