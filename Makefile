@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-server page browser test lint types tests bench pictures wheel clean
+.PHONY: help setup demo demo-server page browser test lint types tests bench pictures docs wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -79,8 +79,12 @@ bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants
 	$(BIN)/python bench/deadline.py --real --check || failed="$$failed deadline-for-real"; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
-pictures: $(READY) $(PAGE) $(BROWSER)  ## Take the pictures of the page in docs/pictures.
+pictures: $(READY) $(PAGE) $(BROWSER)  ## Take the pictures of the page and of sharing in docs/pictures.
 	$(BIN)/python docs/make_pictures.py
+
+docs: $(READY)  ## Build the documentation site into site/; every warning is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "the site: $(abspath site/index.html)"
 
 wheel: $(READY) $(PAGE)  ## Build the package, as it is installed elsewhere, into dist/.
 	rm -rf dist build
@@ -88,4 +92,4 @@ wheel: $(READY) $(PAGE)  ## Build the package, as it is installed elsewhere, int
 	@ls dist/*.whl
 
 clean:  ## Remove the virtual environment and caches.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist src/*.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site src/*.egg-info

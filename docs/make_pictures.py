@@ -1,6 +1,6 @@
-"""Takes the pictures of the page in docs/pictures, light and dark: ``make pictures``.
+"""Takes the pictures in docs/pictures of the page and of what sharing is: ``make pictures``.
 
-A study in virtual time is stopped halfway and looked at in a real browser.
+A study in virtual time is stopped halfway and looked at in a real browser. Another is drawn by its report.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from hippotune import MedianStopping
+import hippotune as hippo
+from hippotune import Constant, Cosine, MedianStopping, MultiStep, Warmup
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from playwright.sync_api import Browser, Page
 
 from chromium import launched
-from watched_studies import SPACE, paced, watched
+from watched_studies import SPACE, Net, paced, watched
 
 FOLDER = Path(__file__).with_name("pictures")
 HALFWAY = 760.0
@@ -62,6 +64,33 @@ def branch(page: Page) -> None:
     form.get_by_text("to be trained").wait_for()
 
 
+def draw_sharing(browser: Browser, home: Path) -> None:
+    """Draw the stage tree of four trials, and two workers over time, alone and shared."""
+    rates = [
+        Constant(0.1),
+        MultiStep(0.1, [60], 0.1),
+        MultiStep(0.1, [90], 0.1),
+        Warmup(10, Cosine(0.1, 110)),
+    ]
+    tuner = hippo.GridSearch({"lr": rates}, "val_acc", "max", max_steps=120)
+    for share, name in ((False, "alone"), (True, "shared")):
+        executor = hippo.Simulated(2, seconds_per_step=1.0, evaluate=1.0, startup=2.0)
+        study = hippo.Study("lr", Net, home=home, executor=executor, share=share, exact=False, version="1")
+        with study:
+            report = study.tune(tuner, progress=False)
+        draw(browser, report.plot_timeline(), f"timeline-{name}.png", 260)
+    draw(browser, report.plot_tree(), "sharing.png", 300)
+
+
+def draw(browser: Browser, figure: Any, name: str, height: int) -> None:
+    """Draw a figure of a report."""
+    page = browser.new_page(viewport={"width": 900, "height": height}, device_scale_factor=1.5)
+    page.set_content(figure.update_layout(height=height).to_html(include_plotlyjs=True))
+    page.locator(".main-svg").first.wait_for()
+    page.screenshot(path=FOLDER / name)
+    page.close()
+
+
 def main() -> None:
     """Take all pictures."""
     tuner = MedianStopping(SPACE, "val_acc", "max", max_steps=120, every=5, warmup_steps=20)
@@ -69,9 +98,11 @@ def main() -> None:
         study.go(until=HALFWAY)
         address = study.server.visitor
         with launched() as browser:
+            draw_sharing(browser, Path(home) / "sharing")
             for scheme in ("light", "dark"):
                 with opened(browser, address(), scheme) as page:
                     take(page, f"page-{scheme}.png")
+                    page.locator("#tree").screenshot(path=FOLDER / f"tree-{scheme}.png")
                 with opened(browser, address(), scheme) as page:
                     branch(page)
                     take(page, f"page-branch-{scheme}.png")

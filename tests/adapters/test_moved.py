@@ -28,7 +28,7 @@ def test_the_tutorial_counts_what_changes(name: str) -> None:
     written = sum(line.startswith("+ ") for line in found)
     gone = sum(line.startswith("- ") for line in found)
     assert written + gone <= 30
-    page = (ROOT / "docs" / "tutorials.md").read_text()
+    page = (ROOT / "docs" / "moved.md").read_text()
     assert re.search(rf"`{name}_after\.py`[^\n]*{written} lines written, {gone} gone", page)
 
 

@@ -163,7 +163,7 @@ def test_the_document_says_what_is_served(guarded: Running) -> None:
     written = {(path, method.upper()) for path, methods in served["paths"].items() for method in methods}
     assert written == {route for route in routes if route[1] != "HEAD"}
     kept = Path(__file__).parents[2] / "docs" / "openapi.json"
-    assert json.loads(kept.read_text()) == served, "run: python docs/make_reference.py"
+    assert json.loads(kept.read_text()) == served, "run: python docs/make_openapi.py"
 
 
 def test_numbers_are_for_prometheus(guarded: Running) -> None:

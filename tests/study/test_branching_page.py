@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from pathlib import Path
 
@@ -11,13 +10,12 @@ import pytest
 import torch
 
 import hippotune as hippo
+from docs.pages import python
 from hippotune.executors.base import Job
 from hippotune.executors.local.executor import Local
 from hippotune.study.alone import train_alone
 
-PAGE = Path(__file__).parents[2] / "docs" / "branching.md"
-TRAINER, *REST = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-*FIRST, EPOCHS = REST
+TRAINER, *FIRST, EPOCHS = python("branching")
 
 # What the page takes for granted.
 GRANTED = """
@@ -50,7 +48,7 @@ def test_the_page_goes_from_a_script_to_a_finished_sweep(
     names = dict(vars(importlib.import_module("branching_page")))
     try:
         for block in [*FIRST, use]:
-            exec(compile(block.replace("workers=2", "workers=1"), str(PAGE), "exec"), names)
+            exec(compile(block.replace("workers=2", "workers=1"), "branching.md", "exec"), names)
     finally:
         for made in [made for made in names.values() if isinstance(made, hippo.Study)]:
             made.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,12 +14,12 @@ import torch
 from torch import nn
 
 import hippotune as hippo
+from docs.pages import python
 from hippotune import Config, InvalidInput, MultiStep, Piecewise, TrialFailed
 from hippotune.executors.base import Job
 from hippotune.study.alone import train_alone
 
 STEPS = 6
-PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
 SPACE = hippo.Grid(
     {
         "lr": [0.01, MultiStep(0.01, [3, 5], 0.1)],
@@ -104,11 +103,7 @@ def test_every_trial_of_a_study_has_the_bits_that_it_has_alone(
 def test_the_loop_in_the_documentation_gives_the_same_bits(
     alone: dict[Config, dict[int, dict[str, float]]], tmp_path: Path
 ) -> None:
-    (loop,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-        if "def plain_loop" in block
-    )
+    (loop,) = (block for block in python("trainers") if "def plain_loop" in block)
     config = list(SPACE)[-1]
     program = tmp_path / "program.py"
     program.write_text(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +13,13 @@ import pytest
 import torch
 
 import hippotune as hippo
+from docs.pages import python
 from hippotune.sequences import Config, MultiStep, Piecewise
 from hippotune.trainers.session import Session
 from study.walkers import Walker
 from trainers.samples import interrupted, saved_by, uninterrupted
 
-PAGE = Path(__file__).parents[2] / "docs" / "trainers.md"
-CLASSIFIER, SETUP, LOG, LOGGED, CHECK, PLAIN_LOOP, EVALUATE = re.findall(
-    r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL
-)
+CLASSIFIER, SETUP, LOG, LOGGED, CHECK, PLAIN_LOOP, EVALUATE = python("trainers")
 SETTINGS = {"data": "small"}
 
 # What the page takes for granted.

@@ -1,25 +1,23 @@
 """The example in docs/writing-a-tuner.md is complete, short, and does what the page says."""
 
 import random
-import re
-from pathlib import Path
 
 import pytest
 
 import hippotune as hippo
+from docs.pages import python
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.spaces import Uniform
 from hippotune.trainers import Trainer
 from tuners.scripted import tune
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-a-tuner.md"
-EXAMPLE, USE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLE, USE = python("writing-a-tuner")
 
 
 @pytest.fixture
 def pairs():
     names: dict[str, type[hippo.tuners.Tuner]] = {}
-    exec(compile(EXAMPLE, str(PAGE), "exec"), names)
+    exec(compile(EXAMPLE, "writing-a-tuner.md", "exec"), names)
     return names["Pairs"]
 
 
@@ -70,6 +68,9 @@ def test_it_runs_as_the_page_says(pairs, tmp_path):
     with hippo.Study("pairs", Idle, home=tmp_path, executor=Simulated(workers=4)) as study:
         names = {"hippo": hippo, "Pairs": pairs, "study": study}
         exec(
-            compile(USE.replace("study.tune(", "study.tune(progress=False, tuner="), str(PAGE), "exec"), names
+            compile(
+                USE.replace("study.tune(", "study.tune(progress=False, tuner="), "writing-a-tuner.md", "exec"
+            ),
+            names,
         )
     assert sorted(trial.step for trial in names["report"].trials) == [5] * 8 + [40] * 8

@@ -1,0 +1,4 @@
+import hippotune as hippo
+from hippotune import Exponential, MultiStep
+
+# The page.

@@ -1,0 +1,7 @@
+import hippotune as hippo
+
+
+class Digits(hippo.Trainer): ...
+
+
+# The page.
