@@ -225,7 +225,7 @@ def test_a_study_runs_with_what_the_extra_brings(
     command = (installed.bin / "python", "study.py")
     if extra == "postgres":
         with postgresql_server() as server:
-            run(*command, f"{server.url}/postgres", cwd=tmp_path, **variables)
+            run(*command, server.url % "postgres", cwd=tmp_path, **variables)
     elif extra == "storage":
         run(*command, running_s3.new_bucket(), cwd=tmp_path, **variables, **running_s3.environment)
     else:
@@ -241,8 +241,9 @@ def test_what_is_missing_is_named_with_the_extra_that_brings_it(installed: Insta
     }
     program = f"""
 {WALK}
-sys.argv.append("postgresql://user@host/db")
+sys.argv.append("")
 for extra, text in { ({**STUDIES, **first})!r}.items():
+    sys.argv[1] = "s3://bucket" if extra == "storage" else "postgresql://user@host/db"
     try:
         extra == "examples" or exec(text, dict(globals()))
     except hippo.errors.MissingExtra as error:
