@@ -33,7 +33,7 @@ def study(home: Path, **options: object) -> hippo.Study:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hippo.Study]:
+def shared(place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[hippo.Study]:
     """A study whose workers have loaded torch; tests differ in their learning rates, and share no step."""
     executor, defaults = hippo.Local(workers=2), {"mix": "up", "seed": 0}
     with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:

@@ -30,7 +30,8 @@ class Control:
 
     def metrics_required(self, event: MetricsRequired) -> None:
         """From now on every evaluation must bring these metrics too."""
-        self._state.required |= event.metrics
+        known = self._state.requirements.get(event.study, frozenset())
+        self._state.requirements[event.study] = known | event.metrics
 
     def width_changed(self, event: WidthChanged) -> None:
         """Another policy chooses widths from now on."""

@@ -222,8 +222,10 @@ class Leases:
             self._blame.lose(stage, "transient", event.error, lease.worker)
         elif event.kind != "raised":
             self._blame.lose(stage, event.kind, event.error, lease.worker)
-        elif event.phase in ("contract", "prepare", "build"):
+        elif event.phase in ("prepare", "build"):
             state.commands.append(Abort(event.error))
+        elif event.phase == "contract":
+            self._requests.refuse(self._at_fault(lease, event), event.error)
         elif is_evaluation:
             self._requests.cannot_measure(lease.node_at(event.step), event.step, event.error)
         else:
@@ -231,6 +233,14 @@ class Leases:
             if event.phase in ("load", "setup") and step == lease.start < lease.end:
                 step += 1  # others who start there find out for themselves
             self._requests.fail(lease.node_at(step), step, event.error)
+
+    def _at_fault(self, lease: Lease, event: LeaseFailed) -> frozenset[str]:
+        """Return the studies that ask for what no trial can do: others on the plan may be met."""
+        requirements = self._state.requirements
+        reading = frozenset(study for study, metrics in requirements.items() if metrics & event.missing)
+        for study in reading:
+            del requirements[study]
+        return reading or frozenset(lease.payers) or frozenset({lease.study})
 
     def keep_apart(self, lease: Lease) -> None:
         """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""

@@ -12,6 +12,7 @@ from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.plan.facts import Fact, Position, RequestMade
 from hippotune.plan.node import Failure, Node
+from hippotune.protocol.commands import Abort
 from hippotune.protocol.events import (
     BranchesForeseen,
     ConfigsForeseen,
@@ -192,6 +193,14 @@ class Requests:
                 if branch >= end:
                     break
                 stack += [(child, child.start) for child in state.frontier.live_branches(along, branch)]
+
+    def refuse(self, studies: frozenset[str], error: str) -> None:
+        """Studies ask for what the trainer cannot do: they end, and what they ask for is withdrawn."""
+        state = self._state
+        theirs = [number for number, each in state.requests.items() if each.request.study in studies]
+        for number in theirs:
+            self.request_withdrawn(RequestWithdrawn(number))
+        state.commands.append(Abort(error, studies=studies))
 
     def cannot_measure(self, node: Node, step: int, error: str) -> None:
         """Evaluation fails at a step: all requests fail that need metrics there; others may pass."""

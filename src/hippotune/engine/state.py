@@ -31,8 +31,8 @@ Suitable = Callable[[Config], frozenset[int]]
 class State:
     """The plan, the open requests, the leases and the workers, and what an event leads to.
 
-    `required` are the metrics that tuners read: every evaluation must bring them. `probed` says whether a
-    trial was ever trained, so that its trainer is known to work. `worths` is what studies think of their open
+    `requirements` are the metrics that the tuners of studies read: every evaluation must bring them.
+    `probed` says whether a trial was ever trained, so that its trainer is known to work. `worths` is what studies think of their open
     requests. `troubles` are the stages that were lost with their workers, since their last checkpoint.
     `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
     orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
@@ -62,7 +62,7 @@ class State:
         self.leases = LeaseTable(self.promises)
         self.workers = WorkerTable()
         self.deadlines = Deadlines()
-        self.required: frozenset[str] = frozenset()
+        self.requirements: dict[str, frozenset[str]] = {}
         self.worths: dict[int, float] = {}
         self.likely_branches: dict[Node, set[int]] = {}
         self.paused = False
@@ -96,6 +96,11 @@ class State:
     def kinds_for(self, node: Node) -> Kinds:
         """Return the kinds of slots that suit the configs of a node; None where all do."""
         return None if self._suitable is None else self._suitable(node.config)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The metrics that tuners of any study read."""
+        return frozenset().union(*self.requirements.values())
 
     @property
     def least_width(self) -> Fraction:

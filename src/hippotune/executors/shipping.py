@@ -13,7 +13,7 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -59,12 +59,19 @@ def wrap(trainer: type[Trainer]) -> Parcel:
     return Parcel(name, content, "", by_value, tuple(sys.path), tuple(sys.argv))
 
 
-def dumped(value: object, by_value: Sequence[str]) -> bytes:
-    """Pickle a value; cached functions of modules that go by value are cached anew in the other process."""
+def dumped(value: object, by_value: Sequence[str], is_there: Callable[[str], bool] = lambda _: True) -> bytes:
+    """Pickle a value; cached functions of modules that go by value are cached anew in the other process.
+
+    Classes and functions of modules that the other process does not have go by value too.
+    """
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, type | types.FunctionType):
+                module = sys.modules.get(value.__module__)
+                if module is not None and not is_there(module.__name__):
+                    cloudpickle.register_pickle_by_value(module)
             if isinstance(value, _CACHED) and value.__module__ in by_value:
                 return _cached, (value.__wrapped__, value.cache_parameters())
             return super().reducer_override(value)

@@ -84,6 +84,14 @@ def fingerprint(trainer: type) -> Fingerprint:
     return _Reading(trainer).result()
 
 
+def parts_of_object(value: object) -> dict[str, str]:
+    """Return what an object is, by name: its class, the user's own code that this reads, its attributes.
+
+    An attribute that cannot be identified counts by its class.
+    """
+    return _Reading(type(value)).parts_of(value)
+
+
 class _Reading:
     """One pass over everything that a trainer's code reads."""
 
@@ -102,6 +110,18 @@ class _Reading:
         self.named(self._trainer)
         whole = "\0".join(f"{name}={text}" for name, text in sorted(self._texts.items()))
         return Fingerprint(digest(whole), dict(sorted(self._parts.items())), frozenset(self._imports))
+
+    def parts_of(self, value: object) -> dict[str, str]:
+        try:
+            self._note_text("class", self._writer.name_of(type(value)))
+        except TrainerError:
+            self._note_text("class", type(value).__qualname__)
+        for name, item in sorted(vars(value).items()):
+            try:
+                self._note_text(name, self._writer.write(item, name, self._home))
+            except (Unidentified, TrainerError):
+                self._note_text(name, f"a {type(item).__qualname__}")
+        return dict(sorted(self._parts.items()))
 
     def is_users(self, module: object) -> bool:
         return is_users(module, self._home)

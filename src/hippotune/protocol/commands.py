@@ -133,14 +133,15 @@ DISK_FULL = "the disk is full; make room and run the same script again"
 
 @dataclass(frozen=True)
 class Abort:
-    """No trial can work, or the disk is full: end the study with this error.
+    """No trial can work, or the disk is full: end studies with this error.
 
-    `disk_full` says that it is full for checkpoints.
+    Without `studies`, it is all of them, and the plan. `disk_full` says that it is full for checkpoints.
     """
 
     error: str
     disk_full: bool = False
     refutation: Verdict | None = None
+    studies: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,10 @@ class WorthChanged:
 
 @dataclass(frozen=True)
 class MetricsRequired:
-    """From now on every evaluation must bring these metrics: a tuner reads them."""
+    """From now on every evaluation must bring these metrics: a study's tuner reads them."""
 
     metrics: frozenset[str]
+    study: str = ""
 
 
 @dataclass(frozen=True)
@@ -347,8 +348,9 @@ class LeaseFailed:
     """The user's code raised.
 
     `step` is the first step count that cannot be reached: raised while training from s to s+1, it is
-    s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no trial can work. Where the `kind`
-    of error may lie in the process, the workers that are `replaced` are lost next.
+    s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no such trial can work; `missing`
+    are metrics that evaluate() does not bring. Where the `kind` of error may lie in the process, the workers
+    that are `replaced` are lost next.
     """
 
     lease: int
@@ -358,6 +360,7 @@ class LeaseFailed:
     checkpoint_unreadable: bool = False
     kind: ErrorKind = "raised"
     replaced: tuple[int, ...] = ()
+    missing: frozenset[str] = frozenset()
 
 
 Event = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
 from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
 
@@ -61,12 +62,12 @@ class Tuned(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """What tunes a study: a tuner pickled by value, as the file with a `digest`, or `described` as in TOML.
 
     `metric` and `mode` are what it is tuned for; `seconds` and `worker_seconds` are its limits, and
-    `tuner` says what it is, to tell two of one name apart.
+    `tuner` says what it is, by the names of its parts, to tell two of one name apart.
     """
 
     metric: Name
     mode: Literal["max", "min"]
-    tuner: str = ""
+    tuner: dict[str, str] = {}
     digest: Digest | None = None
     described: dict[str, Any] | None = None
     seconds: Annotated[float, Meta(gt=0)] | None = None
@@ -152,8 +153,11 @@ def differences(one: Submission, other: Submission) -> list[str]:
     for name in ("definition", "tuned"):
         before, after = msgspec.to_builtins(getattr(one, name)), msgspec.to_builtins(getattr(other, name))
         for part in sorted(before.keys() | after.keys()):
-            if part != "digest" and before.get(part) != after.get(part):
-                found.append(f"{part}: {_short(before.get(part))} and {_short(after.get(part))}")
+            one_part, other_part = before.get(part), after.get(part)
+            if part == "tuner":
+                found += parts.differences(one_part or {}, other_part or {})
+            elif part != "digest" and one_part != other_part:
+                found.append(f"{part}: {_short(one_part)} -> {_short(other_part)}")
     return found
 
 

@@ -277,11 +277,12 @@ class Hub:
         return plan, plan.sessions[id]
 
     async def end_session(self, plan: ServedPlan, session: Session) -> None:
-        """End a session: what it left open is withdrawn."""
+        """End a session: what it left open is withdrawn, and what it said is durable."""
         plan.sessions.pop(session.id, None)
         plan.idle_since = time.monotonic()
         if not plan.runtime.closed:
             await plan.ask(session.end)
+            await asyncio.wrap_future(plan.runtime.spawn(plan.runtime.loop.durable()))
 
     async def stop_study(self, study: str, user: str, by: str) -> None:
         """End the sessions of a study that was stopped, and have the log of its plan say so."""

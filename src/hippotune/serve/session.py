@@ -159,14 +159,12 @@ class Session:
 
     def _require(self, metrics: frozenset[str]) -> None:
         """See that what is measured has these metrics; where others have measured without, refuse alone."""
-        for node in self._runtime.plan.nodes:
-            for _, measured in node.metrics.values():
-                if missing := metrics - measured.keys():
-                    name, known = min(missing), ", ".join(map(repr, measured)) or "nothing"
-                    raise TrainerError(f"evaluate() does not return {name!r}; it returns {known}")
-                self._loop.handle(events.MetricsRequired(metrics))
-                return
-        self._loop.handle(events.MetricsRequired(metrics))
+        measured = (each for node in self._runtime.plan.nodes for _, each in node.metrics.values())
+        known = next(measured, None)
+        if known is not None and (missing := metrics - known.keys()):
+            told = ", ".join(map(repr, known)) or "nothing"
+            raise TrainerError(f"evaluate() does not return {min(missing)!r}; it returns {told}")
+        self._loop.handle(events.MetricsRequired(metrics, self.study))
 
     def _widen(self, policy: WidthPolicy | None) -> None:
         if self._policy is not None:

@@ -63,7 +63,11 @@ class FactWriter(Protocol):
 
 
 class Listener(Protocol):
-    """What a tuner is told of, besides the answers to its requests."""
+    """What the tuner of a study is told of, besides the answers to its requests."""
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
 
     def facts_committed(self) -> None:
         """More facts are durable: the loop's `committed` may have grown."""
@@ -282,6 +286,9 @@ class Loop:
                     self.alarm(at, partial(self.handle, Woken(at)))
                 case Note(text):
                     self.note(text)
+                case Abort(studies=studies) if studies - {""}:
+                    for tuner in [each for each in self._listening if each.study in studies]:
+                        tuner.broken(_error_of(command))
                 case Abort():
                     self._give_up(_error_of(command))
         if facts or later:
@@ -354,6 +361,12 @@ class Loop:
         """Wait until no lease runs, no save is under way and every fact is committed."""
         while (self.engine.leases or self._uncommitted) and not self._broken:
             await self._ending()
+
+    async def durable(self) -> None:
+        """Wait until every fact that there is by now is committed, or cannot be."""
+        done: asyncio.Future[None] = self._aio.create_future()
+        self._writer.submit((), lambda _: done.done() or done.set_result(None))
+        await done
 
     async def proved(self, audits: bool) -> None:
         """Wait until nothing is provisional any more: for a tuner that has all its results.

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Job
-from hippotune.plan.facts import Checkpoint
 from hippotune.sequences.config import Config
-from hippotune.store.homes import open_checkpoints
 from hippotune.study.alone import fresh_interpreters
 from hippotune.study.exports import Origin, write
-from hippotune.study.models import Models
+from hippotune.study.models import Opener
 from hippotune.trainers.export import PlainState, find_parts, plain_state
 from hippotune.trainers.session import Session
 
@@ -61,22 +59,23 @@ def average(study: Study, configs: Sequence[Config], step: int) -> Average:
     if study.share:  # what is missing of them is trained at once, and found below
         study._connection.run(partial(study._train, [(config, step) for config in configs]))
     with ExitStack() as stack:
-        held = [stack.enter_context(Models(study).held(config, step)) for config in configs]
-        trials = [(study._completion(c), h.checkpoint) for c, h in zip(configs, held, strict=True)]
+        models = study._connection.models
+        files = [stack.enter_context(models.opener(config, step)) for config in configs]
+        trials = [(study._completion(c), file) for c, file in zip(configs, files, strict=True)]
         interpreters = stack.enter_context(fresh_interpreters(study))
-        metrics, state = interpreters.run(_mean, (held[0].runtime.place, trials, step))
+        metrics, state = interpreters.run(_mean, (trials, step))
     return Average(tuple(configs), step, metrics, state, study._listed_name)
 
 
 def _mean(
-    job: Job, asked: tuple[tuple[Path, str | None], Sequence[tuple[Config, Checkpoint]], int]
+    job: Job, asked: tuple[Sequence[tuple[Config, Opener]], int]
 ) -> tuple[dict[str, float], PlainState]:
     """Return the metrics and the weights of the mean, which is put into the first of the trials."""
-    place, trials, step = asked
+    trials, step = asked
     session = Session(job.opened, job.settings, job.seed, start=job.start)
     totals: dict[tuple[str, str], Any] = {}
-    for config, checkpoint in reversed(trials):
-        with open_checkpoints(*place).read(checkpoint) as file:
+    for config, opened in reversed(trials):
+        with opened() as file:
             session.start(config, step, file, warm=False)
         for key, tensor in _weights(session.trainer).items():
             totals[key] = tensor.double() + totals.get(key, 0)

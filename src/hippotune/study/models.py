@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 from hippotune.shell.runtime import Closed, Runtime
+from hippotune.store.homes import open_checkpoints
 from hippotune.study.best import Best
 from hippotune.study.start import find_start
 from hippotune.trainers.base import Trainer
@@ -20,6 +21,8 @@ from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
+
+Opener = Callable[[], AbstractContextManager[BinaryIO]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ def failed_trial(result: Result) -> TrialFailed:
         f"the trial is suspended: it was lost with its workers at step {result.step}, and is trained again "
         f"after `hippo retry` (see its --help):\n{result.error}"
     )
+
+
+def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractContextManager[BinaryIO]:
+    return open_checkpoints(*place).read(checkpoint)
 
 
 class Models:
@@ -104,6 +111,12 @@ class Models:
         finally:
             with suppress(Closed):
                 held.runtime.ask(held.let_go)
+
+    @contextmanager
+    def opener(self, config: Config, step: int) -> Iterator[Opener]:
+        """Return, for the block, what opens the checkpoint of a trial in any process of this machine."""
+        with self.held(config, step) as held:
+            yield partial(_opened, held.runtime.place, held.checkpoint)
 
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""

@@ -340,8 +340,13 @@ class Study:
         Results are ranked by `metric` and `mode` ("max" or "min"); by default as the study was last tuned.
         Trials that others of the study went further than are pruned ones there.
         """
-        from hippotune.history.optuna_study import to_optuna
+        from hippotune.history.optuna_study import optuna_study, to_optuna
 
+        if self.url is not None:
+            from hippotune.serve.client.catalog import remote_study
+
+            _, history, _ = remote_study(self.url, self._listed_name, self.key.digest)
+            return optuna_study(history, metric, mode)
         runtime = self._connection.runtime
         kept = runtime.store if runtime is not None and self.executor.virtual else None
         return to_optuna(self, kept, metric, mode)

@@ -38,6 +38,11 @@ def tune_together(
         raise InvalidInput("tune_together was given no studies; expected pairs of a study and a tuner")
     if len(set(names)) < len(names):
         raise InvalidInput(f"the studies are named {names}; expected every name once")
+    if urls := [study.url for study, _ in work if study.url is not None]:
+        raise InvalidInput(
+            f"tune_together is for studies of one process, and one of these is at {urls[0]}, where studies "
+            "share what they train in any case: tune each by study.tune, or hippo submit"
+        )
     first: dict[tuple[str, str], Study] = {}
     leaders: dict[str, Study] = {}
     for study, _ in work:

@@ -79,7 +79,7 @@ async def _run(
 ) -> Report:
     """Tune, on the engine's thread."""
     loop = runtime.loop
-    loop.handle(MetricsRequired(frozenset({tuner.metric})))
+    loop.handle(MetricsRequired(frozenset({tuner.metric}), study.name))
     before = _Counters(loop)
     ranking = Ranking(tuner.metric, tuner.mode, study.keep_best)
     tuning = study._tuning(loop, ranking=ranking, limits=limits, heard=callbacks.heard)

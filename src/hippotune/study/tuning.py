@@ -76,7 +76,7 @@ class Tuning:
         self.deferred: set[int] = set()
         self.limits = LimitWatch(limits, loop, study, self._is_idle, self._wake)
         self._loop = loop
-        self._study = study
+        self.study = study
         self._share = share
         self._keep = keep
         self._ranking = ranking
@@ -125,7 +125,7 @@ class Tuning:
             for trial in list(self._open):
                 self.withdraw(trial)
             self.limits.stop()
-            self._loop.has_begun(self._study)
+            self._loop.has_begun(self.study)
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
@@ -186,7 +186,7 @@ class Tuning:
             isolation_key = self.isolation_key(trial)
             requests.append(
                 Request(
-                    number, self._study, trial.number, trial.config, step, reports, isolation_key, self._keep
+                    number, self.study, trial.number, trial.config, step, reports, isolation_key, self._keep
                 )
             )
             trials.append(trial)
@@ -269,7 +269,7 @@ class Tuning:
             if not self._requests and not self._arrivals:
                 raise LookupError("no trial is open: submit a group before waiting for a result")
             wakes = self._wakes = asyncio.get_running_loop().create_future()
-            self._loop.has_begun(self._study)
+            self._loop.has_begun(self.study)
             self._loop.tuner_waits()
             self.limits.rest()
             await wakes
@@ -306,7 +306,7 @@ class Tuning:
     def _tell_best(self, results: Iterable[Result]) -> None:
         """Tell the engine where the best results are."""
         best = [(each.trial.config, each.step, self.isolation_key(each.trial)) for each in results]
-        self._loop.handle(BestChanged(self._study, tuple(best)))
+        self._loop.handle(BestChanged(self.study, tuple(best)))
 
     def facts_committed(self) -> None:
         """Wake the tuner, if it can be told something."""

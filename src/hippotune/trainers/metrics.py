@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
 from hippotune.errors import TrainerError
 
 _RETURNED = "evaluate() returned"
+
+
+class MetricsMissing(TrainerError):
+    """evaluate() does not bring metrics that a tuner reads."""
+
+    def __init__(self, text: str, missing: Iterable[str]) -> None:
+        super().__init__(text)
+        self.missing = frozenset(missing)
 
 
 def checked_metrics(returned: object) -> dict[str, float]:

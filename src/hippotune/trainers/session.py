@@ -23,7 +23,7 @@ from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.logged import Logging, Numbers
-from hippotune.trainers.metrics import checked_metrics
+from hippotune.trainers.metrics import MetricsMissing, checked_metrics
 from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
 from hippotune.trainers.state.fingerprint import fingerprint
@@ -195,10 +195,11 @@ class Session:
             error.add_note(_BEFORE_TRAINING)
             raise
         if missing := sorted(required - metrics.keys()):
-            raise TrainerError(
+            raise MetricsMissing(
                 f"evaluate() of {self._class.__name__} does not return {', '.join(map(repr, missing))}; "
                 f"it returns {', '.join(map(repr, metrics))}. Name one of these as the tuner's metric, or "
-                "return the missing one"
+                "return the missing one",
+                missing,
             )
 
     def snapshot(self) -> Write:

@@ -12,6 +12,7 @@ from hippotune.protocol.failures import ErrorKind
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
+from hippotune.trainers.metrics import MetricsMissing
 
 # Errors of the system that another try does not change: they are about what was asked for.
 _ABOUT_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -36,7 +37,8 @@ def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed
     kind = kind_of(error)
     replaced = (run.lease.worker,) if may_lie_in_process(kind) else ()
     text = str(error) if unreadable or kind == "mismatch" else describe(error)
-    return LeaseFailed(run.lease.lease, run.fail(), text, phase, unreadable, kind, replaced)
+    missing = error.missing if isinstance(error, MetricsMissing) else frozenset()
+    return LeaseFailed(run.lease.lease, run.fail(), text, phase, unreadable, kind, replaced, missing)
 
 
 def may_lie_in_process(kind: ErrorKind) -> bool:

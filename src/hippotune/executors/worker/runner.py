@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from time import perf_counter
 
-from hippotune.errors import TrainerError
 from hippotune.executors.worker.failures import failure_of, kind_of, may_lie_in_process
 from hippotune.executors.worker.fresh_lease import FreshInterpreter
 from hippotune.executors.worker.saver import Saver
@@ -37,6 +36,7 @@ from hippotune.protocol.events import (
 )
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.storage import CheckpointStorage
+from hippotune.trainers.metrics import MetricsMissing
 from hippotune.trainers.session import Session
 
 # How long steps may go by without a word: short against what a person notices, long against a message.
@@ -197,9 +197,10 @@ class Runner:
         metrics = session.evaluate()
         seconds = perf_counter() - began
         if missing := run.lease.required - metrics.keys():
-            raise TrainerError(
+            raise MetricsMissing(
                 f"evaluate() returned {sorted(metrics)} at step {run.at}, without {sorted(missing)}, "
-                "which a tuner needs; it must return the same metrics at every step"
+                "which a tuner needs; it must return the same metrics at every step",
+                missing,
             )
         self._note_progress(run)
         self._unsaid.append(MetricsReported(run.lease.lease, run.at, metrics, seconds))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from hippotune import short
 from hippotune.errors import InvalidInput
 from hippotune.executors.shipping import is_importable, wrap
+from hippotune.identity.ownership import is_users
 from hippotune.serve.client.api import Api
 from hippotune.serve.definition import Code
 from hippotune.trainers.base import Trainer
@@ -46,6 +49,15 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     below = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
     arguments = tuple(sys.argv)
     return Code("bundle", name, entry, send(api, content), (), tuple(dict.fromkeys(below)), arguments)
+
+
+def in_reach(code: Code) -> Callable[[str], bool]:
+    """Return what says whether a server's processes can import a module: it is installed, or in a bundle."""
+
+    def can_import(module: str) -> bool:
+        return not is_users(module, "") or (code.kind == "bundle" and is_importable(module))
+
+    return functools.cache(can_import)
 
 
 def send(api: Api, content: bytes) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -11,8 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from hippotune.executors.shipping import dumped
+from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.client.api import Api, Event, Pause, ServerLost
-from hippotune.serve.client.code import send
+from hippotune.serve.client.code import in_reach, send
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.definition import Submission, Tuned
@@ -80,11 +79,13 @@ def send_study(
     assert isinstance(connection, RemoteConnection)
     connection.forget_definition()
     definition = connection.definition
-    content = None if described is not None else dumped(tuner, definition.code.by_value)
+    content = (
+        None if described is not None else dumped(tuner, definition.code.by_value, in_reach(definition.code))
+    )
     tuned = Tuned(
         metric=tuner.metric,
         mode=tuner.mode,
-        tuner=_described(tuner),
+        tuner=parts_of_object(tuner),
         digest=None if content is None else send(connection.api, content),
         described=described,
         seconds=limits.seconds,
@@ -131,12 +132,6 @@ def _shown(event: Event, view: View, after: int) -> int:
         if item.get("type") == "note":
             view.note(item["text"])
     return int(event.number)
-
-
-def _described(tuner: Tuner) -> str:
-    """Say what a tuner is: the same for two that would do the same, as far as they show it."""
-    kept = re.sub(r" at 0x[0-9a-f]+", "", repr(sorted(vars(tuner).items(), key=lambda item: item[0])))
-    return f"{type(tuner).__qualname__} {hashlib.sha256(kept.encode()).hexdigest()[:16]}"
 
 
 def stop(api: Api, name: str) -> None:

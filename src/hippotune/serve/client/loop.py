@@ -33,6 +33,8 @@ from hippotune.tuners.base import Tuner
 _MOST_REQUESTS = 2000
 # What cannot go on for now is tried again after this time.
 _AGAIN_SECONDS = 1.0
+# How long the end of a session waits for what is not sent yet.
+_CLOSE_SECONDS = 10.0
 
 
 class RemoteLoop:
@@ -76,7 +78,7 @@ class RemoteLoop:
         self._has_news = asyncio.Event()
         self._waiting: dict[type, asyncio.Future[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._lost = asyncio.Event()
+        self._all_sent = asyncio.Event()
 
     async def start(self) -> None:
         """Begin a session."""
@@ -198,6 +200,7 @@ class RemoteLoop:
         self._outgoing.append(message)
         if isinstance(message, wire.Submit):
             self._last_group = self._first + len(self._outgoing) - 1
+        self._all_sent.clear()
         self._has_news.set()
 
     async def _live(self) -> None:
@@ -261,6 +264,7 @@ class RemoteLoop:
                 pause = Pause(self._patience)
                 self._first += len(batch)
                 del self._outgoing[: len(batch)]
+            self._all_sent.set()
 
     def _batch(self) -> list[wire.Message]:
         """Return the messages that are sent together."""
@@ -350,7 +354,10 @@ class RemoteLoop:
                 self._settle(kind)
 
     async def close(self) -> None:
-        """End the session."""
+        """End the session, when all that was said is sent."""
+        if self._outgoing and self.error is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_sent.wait(), _CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

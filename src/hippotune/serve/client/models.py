@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
 from hippotune.shell.runtime import Closed
 from hippotune.study.best import Best
-from hippotune.study.models import failed_trial
+from hippotune.study.models import Opener, failed_trial
 from hippotune.study.start import find_start
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
@@ -80,22 +80,25 @@ class RemoteModels:
         self, who: Config | Trial, step: int, bare: bool = False
     ) -> tuple[Trainer, Mapping[str, float]]:
         """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
-        if not self._connection.api.is_private:
-            raise HippoError(
-                f"a whole trainer is not loaded over {self._connection.api.url}, where it could be changed "
-                "on its way: use https, or export the model as data"
-            )
         from hippotune.trainers.session import Session
 
         study = self._study
         with Scratch() as folder:
             file = folder / "checkpoint"
-            which, metrics = self._fetch("checkpoint", who, step, file)
+            which, metrics = self._fetch_whole(who, step, file)
             start = find_start(study.start, study.home)
             session = Session(study.trainer, study.settings, study.seed, bare, start=start)
             with file.open("rb") as source:
                 session.start(Config.from_json(which.config), step, source, warm=False)
             return session.release(), metrics
+
+    @contextmanager
+    def opener(self, config: Config, step: int) -> Iterator[Opener]:
+        """Return, for the block, what opens a copy of the checkpoint of a trial."""
+        with Scratch() as folder:
+            file = folder / "checkpoint"
+            self._fetch_whole(config, step, file)
+            yield partial(file.open, "rb")
 
     def export(self, who: Config | Trial, step: int, path: str | Path) -> Path:
         """Write the model of a trial after `step` steps to a file."""
@@ -103,6 +106,16 @@ class RemoteModels:
         with replacing(target) as temporary:
             self._fetch("export", who, step, temporary, target.suffix)
         return target
+
+    def _fetch_whole(
+        self, who: Config | Trial, step: int, file: Path
+    ) -> tuple[WhichModel, Mapping[str, float]]:
+        if not self._connection.api.is_private:
+            raise HippoError(
+                f"a whole trainer is not loaded over {self._connection.api.url}, where it could be changed "
+                "on its way: use https, or export the model as data"
+            )
+        return self._fetch("checkpoint", who, step, file)
 
     def _fetch(
         self, what: str, who: Config | Trial, step: int, file: Path, suffix: str = ".pt"
