@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -70,17 +71,27 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 class ServerProcess:
     """``hippo serve`` as a process of its own, which may be killed and started again at the same address."""
 
-    def __init__(self, home: Path, *options: str, workers: int = 1) -> None:
+    def __init__(
+        self,
+        home: Path | str,
+        *options: str,
+        executor: str = "local:1",
+        log: Path | None = None,
+        certificate: Path | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
         self._home = home
-        self._options = [*options, "--executor", f"local:{workers}", "--allow-code"]
+        self._options = [*options, "--executor", executor, "--allow-code"]
+        self._certificate = certificate
+        self._within = within
         self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
-        self.log = home.parent / "server.log"
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._port}"
+        self.log = log or Path(home).parent / "server.log"
         self.process: subprocess.Popen[bytes]
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "hippotune", "serve", "--home", str(self._home)]
+        command = [*self._within, sys.executable, "-m", "hippotune", "serve", "--home", str(self._home)]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*command, "--port", str(self._port), *self._options], stdout=output, stderr=output
@@ -90,7 +101,8 @@ class ServerProcess:
     def _is_up(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return httpx.get(f"{self.url}/healthz", timeout=10).status_code == 200
+            verify = ssl.create_default_context(cafile=self._certificate)
+            return httpx.get(f"{self.url}/healthz", timeout=10, verify=verify).status_code == 200
         except httpx.TransportError:
             return False
 

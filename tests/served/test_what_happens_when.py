@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 import hippotune as hippo
 from hippotune import Exponential, GridSearch, MultiStep, Study
+from hippotune.serve import hub
 from hippotune.serve.client.api import Api, ServerRefused
 from hippotune.serve.client.facts import read_facts
 from hippotune.serve.client.following import follow, send_study
@@ -27,7 +30,6 @@ from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
-UNIQUE = 8 + 7 + 4
 
 
 def grid(space: Any = SPACE, steps: int = 8) -> GridSearch:
@@ -40,6 +42,24 @@ def study_at(url: str, trainer: type[hippo.Trainer] = Walker, name: str = "test"
 
 def results(report: Report) -> list[dict[int, Any]]:
     return [dict(trial.metrics) for trial in report.trials]
+
+
+@contextmanager
+def tuned_meanwhile(study: Study) -> Iterator[list[Report]]:
+    """Tune a study while the block runs; its report is there afterwards."""
+    reports: list[Report] = []
+    thread = threading.Thread(target=lambda: reports.append(study.tune(grid(), progress=False)))
+    thread.start()
+    yield reports
+    thread.join(240)
+    study.close()
+    assert reports
+
+
+def wait_for_steps(url: str, steps: int) -> None:
+    """Wait until more steps than these were trained."""
+    api = Api(url)
+    wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +92,34 @@ study.tune(GridSearch(space, metric="loss", mode="min", max_steps=10), progress=
 def test_a_client_dies_and_its_study_goes_on(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         client = subprocess.Popen([sys.executable, "-c", CLIENT, running.url], cwd=Path(__file__).parents[1])
-        api = Api(running.url)
-        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 0])
+        wait_for_steps(running.url, 0)
         client.kill()
         client.wait()
+        api = Api(running.url)
         record = follow(api, "left", Silent())
         report = report_of(api, record, None)
     assert [trial.step for trial in report.trials] == [10, 10, 10]
     assert report.best.metrics
+
+
+def test_a_client_with_its_own_tuner_dies_and_run_again_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path) as running:
+        script = CLIENT.replace('code="value"', 'code="value", tuner="client"')
+        client = subprocess.Popen([sys.executable, "-c", script, running.url], cwd=Path(__file__).parents[1])
+        wait_for_steps(running.url, 2)
+        client.kill()
+        client.wait()
+        wait_for_steps(running.url, 29)  # what it asked for goes on
+        with study_at(running.url, SlowWalker, name="left") as study:
+            space = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
+            report = study.tune(grid(space, steps=10), progress=False)
+            check_facts(running.url, study.key.digest)
+        assert (report.work.steps_trained, report.work.steps_found) == (0, 30)
+        monkeypatch.setattr(hub, "SESSION_SECONDS", 0.0)
+        api = Api(running.url)
+        wait_for(lambda: not any(plan["sessions"] for plan in api.call("GET", "/plans", None, list)))
 
 
 def test_streams_that_are_cut_lose_nothing_and_tell_nothing_twice(
@@ -97,21 +137,33 @@ def test_streams_that_are_cut_lose_nothing_and_tell_nothing_twice(
 
 
 @pytest.mark.parametrize("tuner", ["client", "server"])
-def test_a_server_is_killed_and_everyone_waits_and_goes_on(tmp_path: Path, tuner: str) -> None:
+def test_a_server_is_killed_and_everyone_waits_and_goes_on(
+    tmp_path: Path, expected: list[dict[int, Any]], tuner: str
+) -> None:
     with ServerProcess(tmp_path / "home") as server:
-        study = study_at(server.url, SlowWalker, tuner=tuner)
-        reports: list[Report] = []
-        thread = threading.Thread(target=lambda: reports.append(study.tune(grid(), progress=False)))
-        thread.start()
-        api = Api(server.url)
-        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
-        server.kill()
-        server.start()
-        thread.join(240)
-        study.close()
-        assert reports
-        with Study("test", SlowWalker, home=tmp_path / "alone", executor=hippo.Local(1)) as alone:
-            assert results(reports[0]) == results(alone.tune(grid(), progress=False))
+        with tuned_meanwhile(study_at(server.url, SlowWalker, tuner=tuner)) as reports:
+            wait_for_steps(server.url, 2)
+            server.kill()
+            server.start()
+        assert results(reports[0]) == expected
+
+
+def test_what_was_answered_and_not_durable_when_the_server_was_killed_is_asked_again(
+    tmp_path: Path, expected: list[dict[int, Any]]
+) -> None:
+    home, config = tmp_path / "home", {"lr": 0.1, "bs": 16}
+    with ServerProcess(home) as server, study_at(server.url) as study:
+        study.eval({"lr": 0.5, "bs": 16}, 1)
+        loop = study._connection.remote.loop  # type: ignore[attr-defined]
+        with closing(sqlite3.connect(home / "plans.sqlite", isolation_level=None)) as store:
+            store.execute("BEGIN IMMEDIATE")  # nothing becomes durable
+            with ThreadPoolExecutor() as threads:
+                evaluated = threads.submit(study.eval, config, 8)
+                wait_for(lambda: loop._not_durable)
+                server.kill()
+                store.rollback()
+                server.start()
+        assert evaluated.result() == expected[0][8]
 
 
 def test_a_worker_is_lost_and_its_stage_is_trained_again(tmp_path: Path) -> None:
@@ -131,7 +183,7 @@ def test_two_studies_of_one_name_that_differ_are_told_apart(tmp_path: Path) -> N
         study = study_at(running.url, SlowWalker, tuner="server")
         send_study(study, grid(steps=100))
         send_study(study, grid(steps=100))  # the same again is the same study
-        with pytest.raises(ServerRefused, match=r"tuner: 'GridSearch .*409") as refused:
+        with pytest.raises(ServerRefused, match=r"max_steps: 100 -> 50.*409") as refused:
             send_study(study, grid(steps=50))
         assert refused.value.status == 409
         Api(running.url).call("DELETE", "/studies/test")
@@ -143,28 +195,64 @@ def test_a_new_server_takes_over_what_the_old_one_saved(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home") as server:
         study = study_at(server.url, SlowWalker, tuner="server")
         send_study(study, grid())
-        api = Api(server.url)
-        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
+        wait_for_steps(server.url, 2)
         assert server.terminate() == 0
         server.start()
-        record = follow(api, "test", Silent())
+        record = follow(Api(server.url), "test", Silent())
         assert record.end is not None
         check_facts(server.url, record.end.key)
 
 
-def test_a_full_disk_is_said(small_disk: Path) -> None:
-    with serving(small_disk / "home") as running, study_at(running.url) as study:
-        study.eval({"lr": 0.1, "bs": 16}, 2)
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free))
-        content = b"x" * 100_000
-        answer = httpx.put(f"{running.url}/code/{hashlib.sha256(content).hexdigest()}", content=content)
-        assert answer.status_code == 507
-        assert "space" in answer.json()["text"]
-        ballast.unlink()
-        again = httpx.put(f"{running.url}/code/{hashlib.sha256(content).hexdigest()}", content=content)
-        assert again.status_code < 300
-        assert study.eval({"lr": 0.5, "bs": 16}, 3)["loss"] > 0
+@pytest.mark.parametrize("tuner", ["client", "server"])
+def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
+    small_disk: Path, expected: list[dict[int, Any]], tuner: str
+) -> None:
+    with serving(small_disk / "home") as running:
+        with tuned_meanwhile(study_at(running.url, SlowWalker, tuner=tuner)) as reports:
+            wait_for_steps(running.url, 2)
+            ballast = small_disk / "ballast"
+            with ballast.open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            content = b"x" * 100_000
+            address = f"{running.url}/code/{hashlib.sha256(content).hexdigest()}"
+            answer = httpx.put(address, content=content, timeout=60)
+            assert answer.status_code == 507
+            assert "space" in answer.json()["text"]
+            wait_for(lambda: refusals(running.url, "/plans", 507))
+            ballast.unlink()
+        assert results(reports[0]) == expected
+
+
+def refusals(url: str, route: str, status: int) -> bool:
+    """Whether the server has refused a request with a status."""
+    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    return any(f'route="{route}"' in line and f'status="{status}"' in line for line in lines)
+
+
+def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(
+    tmp_path: Path, expected: list[dict[int, Any]]
+) -> None:
+    wrong = GridSearch(SPACE, metric="accuracy", mode="max", max_steps=8)
+    with serving(tmp_path, hold=True) as running:
+        errors: list[BaseException] = []
+
+        def fail() -> None:
+            with study_at(running.url, name="wrong") as study:
+                try:
+                    study.tune(wrong, progress=False)
+                except hippo.TrainerError as error:
+                    errors.append(error)
+
+        thread = threading.Thread(target=fail)
+        thread.start()
+        with tuned_meanwhile(study_at(running.url)) as reports:
+            api = Api(running.url)
+            wait_for(lambda: sum(plan["requests"] for plan in api.call("GET", "/plans", None, list)) == 6)
+            api.call("POST", "/release")
+        thread.join(240)
+        assert results(reports[0]) == expected
+        assert "does not return 'accuracy'" in str(errors[0])
 
 
 @pytest.fixture

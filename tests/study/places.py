@@ -52,6 +52,8 @@ TESTS = {
     "test_studies_at_once_share_one_plan_and_one_pool": "tune_together; on a server all studies share",
     "test_nothing_of_a_closed_plan_is_kept": "memory of this process",
     "test_a_study_that_printed_nothing_leaves_no_log": "a server's workers, and their logs, outlive a study",
+    "test_a_study_in_a_bucket_gives_the_same_and_is_looked_at_by_its_url": "hippo gc, on a home that is not "
+    "served; tests/served/test_serving has a server in a bucket",
     "test_a_plan_that_no_study_uses_is_removed_from_the_bucket": "hippo gc, on a home that is not served",
     "test_a_bucket_that_is_not_there_is_told_before_anything_is_trained": "told by hippo serve, at its start",
 }

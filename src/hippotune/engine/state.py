@@ -32,8 +32,9 @@ class State:
     """The plan, the open requests, the leases and the workers, and what an event leads to.
 
     `requirements` are the metrics that the tuners of studies read: every evaluation must bring them.
-    `probed` says whether a trial was ever trained, so that its trainer is known to work. `worths` is what studies think of their open
-    requests. `troubles` are the stages that were lost with their workers, since their last checkpoint.
+    `probed` says whether a trial was ever trained, so that its trainer is known to work. `worths` is what
+    studies think of their open requests. `troubles` are the stages that were lost with their workers, since
+    their last checkpoint.
     `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
     orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
     `likely_branches` are steps along nodes that are worth a checkpoint before anything leaves there.

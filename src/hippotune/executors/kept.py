@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -94,6 +95,7 @@ class KeptProcess(subprocess.Popen[bytes], Kept):
                 env={**with_sources(environment), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
                 user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
                 extra_groups=None if user is None else [],
             )
         except BaseException:

@@ -58,6 +58,7 @@ class FactRoutes:
                 "List facts after a number; with Accept: text/event-stream, or follow=1, they are followed. "
                 "The cursor is Last-Event-ID, as incarnation:number, or after",
                 answer=FactPageJson,
+                follows=True,
                 query=(
                     Parameter("after", int, "the number of the last fact that is known"),
                     Parameter("limit", int, f"how many to list, {_MOST} at most"),

@@ -5,7 +5,6 @@ A refusal is an answer with a status and words, as JSON: ``{"kind": ..., "text":
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ from starlette.responses import Response
 
 from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.serve.blobs import CodeRefused
+from hippotune.serve.disk import is_disk_full
 from hippotune.serve.health import Health
 from hippotune.serve.hub import NotHere
 from hippotune.serve.messages import Failure, encode
@@ -194,14 +194,3 @@ def _status(error: Exception) -> int:
         if isinstance(error, kind):
             return status
     return 500
-
-
-def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error comes of a full disk."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        if any(text in str(error).lower() for text in ("disk is full", "no space left on device")):
-            return True
-        error = error.__cause__
-    return False

@@ -27,6 +27,7 @@ _WORDS = {
     507: "the disk is full: make room",
 }
 _ANY = (401, 403, 413, 421, 422, 426, 429)
+_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
 _TEMPLATE = "#/components/schemas/{name}"
 
 
@@ -98,8 +99,9 @@ def _content(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         case "bytes":
             return {"content": {"application/octet-stream": {}}}
         case "events":
-            return {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+            return {"content": _EVENTS}
         case "text":
             return {"content": {"text/plain": {"schema": {"type": "string"}}}}
         case _:
-            return {"content": {"application/json": {"schema": schemas[str(route.answer)]}}}
+            content: dict[str, Any] = {"application/json": {"schema": schemas[str(route.answer)]}}
+            return {"content": {**content, **(_EVENTS if route.follows else {})}}

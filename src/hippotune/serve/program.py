@@ -12,6 +12,7 @@ import os
 import pwd
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -67,6 +68,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """Serve until told to end."""
     _check(options)
     refuse_functions()
+    os.environ.pop("HIPPO_TOKEN", None)  # a client's: neither the server nor what it starts has a use for it
     if options.worker_user is not None:
         _close_to_others(parse_home(options.home)[0])
     home = ServedHome(parse_home(options.home)[0])
@@ -101,6 +103,7 @@ class Server:
             self._environment,
             lambda: self._own_url,
             options.worker_user,
+            options.certificate,
         )
         self._pages = Pages(self._hub, self._studies, (*LOOPBACK, *hosts))
         routes = StudyRoutes(self._studies, self._hub, guard)
@@ -128,8 +131,8 @@ class Server:
         return executor
 
     def _environment(self) -> Mapping[str, str]:
-        """Return the environment of processes with user code: no token of this one is in it."""
-        return {name: value for name, value in os.environ.items() if name != "HIPPO_TOKEN"}
+        """Return the environment of processes with user code."""
+        return dict(os.environ)
 
     def run(self) -> None:
         """Serve."""
@@ -226,16 +229,26 @@ def _check(options: Options) -> None:
             raise InvalidInput(f"there is no user {options.worker_user!r} on this machine") from None
         if os.geteuid() != 0:
             raise InvalidInput("--worker-user needs a server that is started by root")
+        try:
+            subprocess.run([sys.executable, "-c", ""], check=True, user=options.worker_user, extra_groups=[])
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise InvalidInput(
+                f"user {options.worker_user!r} cannot run {sys.executable} ({error}): install Python and "
+                "Hippo where that user may read them"
+            ) from None
 
 
 def _close_to_others(home: Path) -> None:
     """Have all that the server writes be its own: a worker's user passes through to its checkpoints alone."""
     os.umask(0o077)
-    for folder in (home, home / "checkpoints", home / "served", home / "served" / "bundles"):
+    served = home / "served"
+    passed = (home, home / "checkpoints", served, served / "bundles")
+    for folder in passed:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o711)
-    for file in home.glob("*.sqlite*"):
-        file.chmod(0o600)
+    for path in (*home.iterdir(), *served.iterdir()):
+        if path not in passed:
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -25,7 +25,8 @@ class Route:
     """One address and method.
 
     `body` is what a request brings as JSON, `bytes` for a plain file; `answer` is what is answered as JSON.
-    `statuses` are those of refusals, besides what holds for every route.
+    One that `follows` answers with events too, where it is asked to. `statuses` are those of refusals,
+    besides what holds for every route.
     """
 
     method: Literal["GET", "PUT", "POST", "DELETE"]
@@ -36,6 +37,7 @@ class Route:
     body: Any = None
     answer: Any = None
     content: Content = "json"
+    follows: bool = False
     query: tuple[Parameter, ...] = ()
     statuses: tuple[int, ...] = ()
 

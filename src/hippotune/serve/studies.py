@@ -49,7 +49,7 @@ class Live:
 
 
 class Studies:
-    """See the module. `url` is where tuner processes reach this server."""
+    """See the module. `url` is where tuner processes reach this server, which has this `certificate`."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Studies:
         environment: Callable[[], Mapping[str, str]],
         url: Callable[[], str],
         worker_user: str | None = None,
+        certificate: Path | None = None,
     ) -> None:
         self._records = Records(folder)
         self._blobs = blobs
@@ -66,6 +67,7 @@ class Studies:
         self._environment = environment
         self._url = url
         self._worker_user = worker_user
+        self._certificate = certificate
         self._studies: dict[str, Live] = {}
         self._lock = threading.RLock()
         self._is_closing = False
@@ -175,7 +177,9 @@ class Studies:
         token = None if self._tokens.is_open else self._tokens.issue(record.user)
         parcel = self._blobs.parcel(record.submission.definition.code)
         submission = msgspec.json.encode(record.submission)
-        greeting = pickle.dumps((parcel, submission, content, left, self._url(), token), protocol=5)
+        certificate = None if self._certificate is None else self._certificate.read_text()
+        server = self._url(), token, certificate
+        greeting = pickle.dumps((parcel, submission, content, left, server), protocol=5)
         with TemporaryFile() as log:
             live.process = process = KeptProcess(
                 "hippotune.serve.tuner",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +18,7 @@ from hippotune.serve.hub import Hub
 from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Parameter, Route
-from hippotune.serve.streams import following, streamed
+from hippotune.serve.streams import event, following, streamed
 from hippotune.serve.studies import Live, Studies
 
 _END_BYTES = 256 << 20
@@ -136,7 +138,13 @@ class StudyRoutes:
         async def beat() -> bytes:
             return live.snapshot or b"null"
 
-        return streamed(following(live.outbox, after, beat, lambda: 0.2))
+        async def events() -> AsyncGenerator[bytes]:
+            async with aclosing(following(live.outbox, after, beat, lambda: 0.2)) as told:
+                async for each in told:
+                    yield each
+            yield event(await beat(), kind="pulse")  # how things were at the end
+
+        return streamed(events())
 
     async def progress(self, request: Request) -> Response:
         """Take in how a study goes."""

@@ -127,9 +127,9 @@ def run(
 
 def main() -> None:
     """Do what the server asks for."""
-    parcel, text, content, seconds, url, token = pickle.loads(sys.stdin.buffer.read())
+    parcel, text, content, seconds, (url, token, certificate) = pickle.loads(sys.stdin.buffer.read())
     submission = msgspec.json.decode(text, type=Submission)
-    api = Api(url, token)
+    api = Api(url, token, certificate=certificate)
     try:
         trainer = unpack(parcel).opened
         if content is None:

@@ -52,6 +52,7 @@ def take_pulse(
     profile = engine.profile
     chains = [(lease.goal - lease.at) / profile.speed(lease.width) for lease in running]
     unique, left = (None, None) if asks is None else _count(engine, asks)
+    rehearsal = engine.proofs.rehearsal
     return Pulse(
         now=now,
         workers=tuple(
@@ -66,7 +67,7 @@ def take_pulse(
         chain=(profile.usual or 0.0) * max(chains, default=0.0),
         step_seconds=profile.usual,
         checkpoint_bytes=engine.plan.bytes,
-        is_proved=not engine.proofs.rehearsal.is_open,
+        is_proved=rehearsal.is_over or (engine.plan.order > 0 and not rehearsal.is_open),
         unique=unique,
         left=left,
     )

@@ -110,9 +110,9 @@ class Local(Executor):
             modules=() if job.trainer is None else fork_server.used_by(job.trainer),
         )
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
-            for folder in (job.checkpoints, job.checkpoints / lease_log.FOLDER):
-                folder.mkdir(parents=True, exist_ok=True)
-                shutil.chown(folder, self.worker_user)
+            (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)
+            for path in (job.checkpoints, *job.checkpoints.rglob("*")):
+                shutil.chown(path, self.worker_user)
         slots: dict[int, Slot] = {}
         groups, hang_after = WorkerGroups(), self._hang_after
 

@@ -6,6 +6,7 @@ A server that cannot be reached, or that asks for patience, is waited for.
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -48,14 +49,26 @@ def checked_url(url: str) -> str:
 
 
 class Api:
-    """One server. `token` is what HIPPO_TOKEN says, unless it is given."""
+    """One server. `token` is what HIPPO_TOKEN says, unless it is given.
 
-    def __init__(self, url: str, token: str | None = None, patience: float = 600.0) -> None:
+    A server with this very `certificate`, as PEM, is believed under any name.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        patience: float = 600.0,
+        certificate: str | None = None,
+    ) -> None:
         self.url = checked_url(url)
         self.patience = patience
         token = token or os.environ.get("HIPPO_TOKEN")
         self._headers = {HEADER: str(VERSION), **({"authorization": f"Bearer {token}"} if token else {})}
-        self._client = httpx.Client(base_url=self.url, headers=self._headers, timeout=_TIMEOUT)
+        self._verify: ssl.SSLContext | bool = True if certificate is None else _pinned(certificate)
+        self._client = httpx.Client(
+            base_url=self.url, headers=self._headers, timeout=_TIMEOUT, verify=self._verify
+        )
 
     @property
     def is_private(self) -> bool:
@@ -108,7 +121,7 @@ class Api:
 
     def asynchronous(self) -> AsyncApi:
         """Return the same for an event loop."""
-        return AsyncApi(self.url, self._headers)
+        return AsyncApi(self.url, self._headers, self._verify)
 
     def close(self) -> None:
         """Close connections."""
@@ -118,10 +131,10 @@ class Api:
 class AsyncApi:
     """One server, on an event loop."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], verify: ssl.SSLContext | bool = True) -> None:
         self._url = url
         self._client = httpx.AsyncClient(
-            base_url=url, headers=dict(headers), timeout=_TIMEOUT, limits=_LIMITS
+            base_url=url, headers=dict(headers), timeout=_TIMEOUT, limits=_LIMITS, verify=verify
         )
 
     async def call(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
@@ -193,6 +206,14 @@ class Pause:
             raise error
         seconds, self._seconds = self._seconds, min(2 * self._seconds, _LONGEST_PAUSE)
         return seconds
+
+
+def _pinned(certificate: str) -> ssl.SSLContext:
+    """Return what believes one certificate, whoever signed it."""
+    context = ssl.create_default_context(cadata=certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
 
 
 def _body(value: Any) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The loop of a plan that is on a server: what tunings say is sent in order, what it answers is delivered.
 
 It has the surface of `shell.loop.Loop`. A tuner hears results in the order of the plan's history: while a
-group is on its way, nothing counts as known, and its answers come before the word that it is done. When the
-server was away, everything that is still open is said again, and what was heard before is dropped.
+group is on its way, nothing counts as known, and its answers come before the word that it is done. An answer
+is delivered when it is durable. When the server was away, everything that is still open is said again, with
+what was answered and not durable; what was delivered before is dropped.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class RemoteLoop:
         self._said = Said()
         self._deliver: dict[int, Deliver] = {}
         self._heard: dict[int, set[tuple[int, bool]]] = {}
+        self._not_durable: list[wire.Answered] = []
         self._next_request = 0
         self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
@@ -90,6 +92,7 @@ class RemoteLoop:
         self._committed = opened.committed
         self._first = self._done = 1
         self._after = self._last_group = 0
+        self._not_durable.clear()
         self.readings.renewed(opened.beat)
 
     # What tunings use.
@@ -302,13 +305,19 @@ class RemoteLoop:
         for item in wire.read_items(data):
             self._take_item(item)
         self._after = int(number)
+        waiting, self._not_durable = self._not_durable, []
+        for answer in waiting:
+            if answer.order <= self._committed:
+                self._tell(answer)
+            else:
+                self._not_durable.append(answer)
         for listener in list(self._listening):
             listener.facts_committed()
 
     def _take_item(self, item: wire.Item) -> None:
         match item:
             case wire.Answered():
-                self._tell(item)
+                self._not_durable.append(item)
             case wire.Committed(order):
                 self._committed = max(self._committed, order)
             case wire.Done(number):

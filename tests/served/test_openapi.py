@@ -1,0 +1,105 @@
+"""The server keeps to its OpenAPI document, whatever it is asked: schemathesis draws requests from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from hippotune import GridSearch, Study
+from hippotune.serve.app import document_of_all
+from hippotune.serve.client.api import Api
+from hippotune.serve.client.following import follow, send_study
+from hippotune.view.base import Silent
+from served.serving import Running, serving
+from study.walkers import Walker
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+SCHEMA = schemathesis.openapi.from_dict(document_of_all())
+OPERATIONS = {result.ok().label: result.ok() for result in SCHEMA.get_all_operations()}
+# What ends the server is asked by other tests.
+OPERATIONS.pop("POST /stop")
+# What is asked here starts a process for each request that is as it should be.
+STARTS_PROCESSES = {"POST /plans", "PUT /studies/{name}"}
+# What is known is still to be known afterwards.
+ENDS_WHAT_IS_KNOWN = {"DELETE /plans/{key}/sessions/{id}", "PUT /studies/{name}"}
+DESCRIBED = {
+    "space": {"lr": [0.1], "bs": [16]},
+    "tuner": {"kind": "GridSearch", "metric": "loss", "mode": "min", "max_steps": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, dict[str, str]]]:
+    """A server with a plan, a session and a study; and what these are called."""
+    with (
+        serving(tmp_path_factory.mktemp("home"), allow_code=False) as running,
+        Study("known", Walker, url=running.url, code="entry") as study,
+    ):
+        study.eval({"lr": 0.1, "bs": 16}, 2)
+        grid = GridSearch({"lr": [0.1], "bs": [16]}, metric="loss", mode="min", max_steps=2)
+        send_study(study, grid, described=DESCRIBED)
+        follow(Api(running.url), "known", Silent())
+        address = study._connection.remote.loop.address  # type: ignore[attr-defined]
+        yield running, {"key": study.key.digest, "id": address.rpartition("/")[2], "name": "known"}
+
+
+def asked(case: Case, url: str) -> requests.Response:
+    """Make a request; a stream is let go when its answer begins."""
+    given = case.as_transport_kwargs(base_url=url)
+    given["headers"].pop("Authorization", None)  # who may do what is the matter of other tests
+    with requests.request(**given, stream=True, timeout=60) as answer:
+        if "text/event-stream" in answer.headers.get("content-type", ""):
+            answer._content = next(answer.iter_content(64))
+        else:
+            assert answer.content is not None
+        return answer
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_no_request_makes_the_server_fail(label: str, served: tuple[Running, dict[str, str]]) -> None:
+    running, names = served
+    operation = OPERATIONS[label]
+    cases: Any = st.one_of(
+        operation.as_strategy(generation_mode=mode)
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    )
+
+    @settings(
+        max_examples=8 if label in STARTS_PROCESSES else 60,
+        phases=[Phase.generate],
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(case=cases, is_unknown=st.integers(0, 4))
+    def check(case: Case, is_unknown: int) -> None:
+        if is_unknown and label not in ENDS_WHAT_IS_KNOWN:
+            parameters = case.path_parameters or {}
+            case.path_parameters = {name: names.get(name, given) for name, given in parameters.items()}
+            if label.endswith("/messages") and isinstance(case.body, dict) and "first" in case.body:
+                address = f"{running.url}/plans/{names['key']}/sessions/{names['id']}/messages"
+                taken = httpx.post(address, json={"first": 0, "messages": []}, timeout=60).json()
+                case.body["first"] = taken["expected"]
+        case.validate_response(asked(case, running.url), checks=CHECKS)
+
+    check()
+    assert httpx.get(f"{running.url}/healthz", timeout=60).status_code == 200
