@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import psutil
 
-from hippotune.serve.client.api import Api, AsyncApi, EventReader
+from hippotune.serve.client.api import Api, AsyncApi, EventReader, ServerLost
 from hippotune.serve.client.code import send_code
 from hippotune.serve.definition import Definition, PlanOpened
 from serve_rig import ServerProcess, Trivial
@@ -46,8 +46,13 @@ class Client:
         request = {"id": trial, "trial": trial, "config": {"lr": lr}, "step": 1}
         await self._say(trial + 2, {"type": "submit", "requests": [request]})
 
-    async def _say(self, number: int, message: dict[str, Any]) -> None:
-        await self._api.call("POST", f"{self._address}/messages", {"first": number, "messages": [message]})
+    async def _say(self, number: int, message: dict[str, Any]) -> Any:
+        body = {"first": number, "messages": [message]}
+        while True:
+            try:
+                return await self._api.call("POST", f"{self._address}/messages", body)
+            except ServerLost:  # sending again changes nothing
+                await asyncio.sleep(0.05)
 
 
 async def follow(url: str, key: str, numbers: list[int]) -> None:
@@ -75,8 +80,11 @@ async def load(server: ServerProcess, clients: int, trials: int, followers: int)
     watch = asyncio.create_task(_watch(server.url, lags))
     began = time.monotonic()
     shared = api.asynchronous()
-    await asyncio.gather(*(Client(each, shared, opened.key, trials).run() for each in range(clients)))
+    working = [Client(each, shared, opened.key, trials) for each in range(clients)]
+    halfway = asyncio.create_task(_halfway(working, clients * trials // 2, process))
+    await asyncio.gather(*(client.run() for client in working))
     seconds = time.monotonic() - began
+    after = process.memory_info().rss
     watch.cancel()
     last = httpx.get(f"{server.url}/plans/{opened.key}/facts?limit=1", timeout=60).json()["last"]
     until = time.monotonic() + 60
@@ -92,10 +100,18 @@ async def load(server: ServerProcess, clients: int, trials: int, followers: int)
         "load_seconds": seconds,
         "submit_p99_ms": 1000 * quantile(numbers, "/plans/{key}/sessions/{id}/messages", 0.99),
         "loop_lag_ms": 1000 * max(lags),
-        "memory_growth_mb": (process.memory_info().rss - before) / 1e6,
+        "memory_first_half_mb": (await halfway - before) / 1e6,
+        "memory_second_half_mb": (after - await halfway) / 1e6,
         "facts": last,
         "followers_right": sum(each == list(range(1, last + 1)) for each in heard),
     }
+
+
+async def _halfway(clients: list[Client], answers: int, process: psutil.Process) -> int:
+    """Return the memory that a process has when there are so many answers."""
+    while sum(len(client.answers) for client in clients) < answers:
+        await asyncio.sleep(0.05)
+    return int(process.memory_info().rss)
 
 
 async def _watch(url: str, lags: list[float]) -> None:

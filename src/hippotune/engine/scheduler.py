@@ -6,7 +6,7 @@ Nothing is changed here but what the frontier and the workers note for themselve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -93,11 +93,15 @@ class Scheduler:
             studies.sort(key=self._leases.ranks())
         return {study: place for place, study in enumerate(studies)}
 
-    def waiting(self) -> list[str]:
-        """Return the studies that have something to start and no slot for it, in the order of their turns."""
+    def waiting(self) -> frozenset[str]:
+        """Return the studies that have something to start and no slot for it."""
         if self._state.halted or self._workers.places:
-            return []
-        return [study for study in self._turns() if self._frontier.best(study) is not None]
+            return frozenset()
+        return frozenset(study for study in self._frontier.wanting if self._frontier.best(study) is not None)
+
+    def first(self, studies: Collection[str]) -> str:
+        """Return the study whose turn is next, of some."""
+        return min((each for each in self._frontier.studies() if each in studies), key=self._leases.ranks())
 
     def _askers(self, task: Task, turns: Mapping[str, int]) -> list[str]:
         """Return the studies that wait for a task's end, in the order of their turns."""

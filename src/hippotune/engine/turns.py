@@ -64,10 +64,10 @@ class Turns:
             state.now = max(state.now, event.at)
         if not isinstance(event, _IDLE_TALK):
             self._find_payers(event)
-        waiting = self._scheduler.waiting() if len(state.frontier.wanting) > 1 else []
-        state.leases.accounts.wait(frozenset(waiting))
+        waiting = self._scheduler.waiting() if len(state.frontier.wanting) > 1 else frozenset()
+        state.leases.accounts.wait(waiting)
         if not state.halted and not state.paused:
-            in_the_way = state.leases.in_the_way_of(waiting[0]) if waiting else ()
+            in_the_way = state.leases.in_the_way_of(self._scheduler.first(waiting)) if waiting else ()
             for lease in (*in_the_way, *self._above_what_stays()):
                 self._cut(lease)
 

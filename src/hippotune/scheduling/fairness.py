@@ -111,14 +111,17 @@ class Accounts(Generic[K]):
 
     def ranks(self, slots: Mapping[K, Fraction]) -> Callable[[K], Rank]:
         """Return what studies are put in order by, where each has so many slots now."""
-        by_user: dict[str, Fraction] = {}
+        users: dict[str, Fraction] = {}
         for study, count in slots.items():
-            by_user[self.owner(study)] = by_user.get(self.owner(study), NOTHING) + count
+            owner = self.owner(study)
+            users[owner] = users.get(owner, self.level(owner)) + SLOT_SECONDS * count
 
         def rank(study: K) -> Rank:
             owner = self.owner(study)
-            user = self.level(owner) + SLOT_SECONDS * by_user.get(owner, NOTHING)
-            return user, self._levels(study).of(study) + SLOT_SECONDS * slots.get(study, NOTHING)
+            if owner not in users:
+                users[owner] = self.level(owner)
+            level = self._levels(study).of(study)
+            return users[owner], level + SLOT_SECONDS * slots[study] if study in slots else level
 
         return rank
 

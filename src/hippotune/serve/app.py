@@ -64,9 +64,9 @@ class Application:
             "Steps trained in the plans that are open",
             lambda: sum(plan.runtime.loop.engine.trained for plan in hub.plans),
         )
-        self.table = [
-            *self._own(),
+        self.table = [  # what is asked for most comes first: routes are tried in this order
             *PlanRoutes(hub, guard).table(),
+            *self._own(),
             *FactRoutes(hub, health).table(),
             *ModelRoutes(hub, guard).table(),
             *studies.table(),

@@ -138,6 +138,8 @@ class FactRoutes:
             if monotonic() - said > _KEEP_ALIVE_SECONDS:
                 yield b": still here\n\n"
                 said = monotonic()
+            if self._hub.is_draining:
+                return
             if numbered:
                 continue
             if plan is None or not plan.feed.knows(after):

@@ -26,6 +26,7 @@ from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Definition, KeyParts, PlanOpened
+from hippotune.serve.inbox import Inbox
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
 from hippotune.serve.questions import WriteExport
@@ -60,6 +61,7 @@ class ServedPlan:
     parcel: Parcel
     definition: Definition
     feed: Outbox
+    inbox: Inbox
     incarnation: str
     sessions: dict[str, Session] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -127,6 +129,7 @@ class Hub:
         self._plans: dict[str, ServedPlan] = {}
         self._opening = threading.Lock()
         self._is_closing = False
+        self.is_draining = False
         self._aio: asyncio.AbstractEventLoop
 
     def begin(self) -> None:
@@ -210,7 +213,8 @@ class Hub:
         runtime = opened.runtime
         feed = Outbox(self._aio, runtime.store.last_number)
         incarnation = runtime.store.incarnation
-        plan = ServedPlan(identity, runtime, parcel, definition, feed, incarnation, notes=opened.notes)
+        inbox = Inbox(runtime.post)
+        plan = ServedPlan(identity, runtime, parcel, definition, feed, inbox, incarnation, notes=opened.notes)
         runtime.notes = _SpokenNotes(plan.noted)
         runtime.start()
         runtime.ask(lambda: runtime.loop.follow(plan.publish))
@@ -261,7 +265,7 @@ class Hub:
         def begun() -> Session:
             if id not in plan.sessions:
                 plan.runtime.loop.handle(OwnerSet(study, user))
-                plan.sessions[id] = Session(id, study, user, plan.runtime, outbox)
+                plan.sessions[id] = Session(id, study, user, plan.runtime, plan.inbox, outbox)
             return plan.sessions[id]
 
         session = await plan.ask(begun)
@@ -323,6 +327,14 @@ class Hub:
         plan.feed.close()
         for session in plan.sessions.values():
             session.outbox.close()
+
+    def drain(self) -> None:
+        """Have all streams end, so that clients look for the next server."""
+        self.is_draining = True
+        for plan in self.plans:
+            plan.feed.close()
+            for session in list(plan.sessions.values()):
+                session.outbox.close()
 
     def close(self) -> None:
         """Close all plans, each at the end of its running steps."""

@@ -19,6 +19,7 @@ class Outbox:
         self._items: list[bytes] = []
         self._dropped = last
         self._news = asyncio.Event()
+        self._is_waking = False
         self.is_closed = False
 
     def put(self, *items: bytes) -> None:
@@ -33,8 +34,14 @@ class Outbox:
         self._wake()
 
     def _wake(self) -> None:
-        with suppress(RuntimeError):  # the event loop is closed
-            self._aio.call_soon_threadsafe(self._news.set)
+        if not self._is_waking:
+            self._is_waking = True
+            with suppress(RuntimeError):  # the event loop is closed
+                self._aio.call_soon_threadsafe(self._tell_streams)
+
+    def _tell_streams(self) -> None:
+        self._is_waking = False  # before they look: what comes from now on wakes them again
+        self._news.set()
 
     def after(self, number: int) -> tuple[int, list[bytes]]:
         """Return all that comes after a number, and the number of the last."""
@@ -63,6 +70,7 @@ class Outbox:
             if self.after(number)[0] > number or self.is_closed:
                 return
             try:
-                await asyncio.wait_for(self._news.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._news.wait()
             except TimeoutError:
                 return

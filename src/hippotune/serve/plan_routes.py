@@ -23,6 +23,8 @@ from hippotune.serve.streams import following, streamed
 
 # How often a session with a deadline or a budget hears how it goes, at least.
 _LIMITED_BEAT = 0.2
+# How many messages of a session may wait to be handled.
+_MOST_WAITING = 10_000
 
 
 class PlanRoutes:
@@ -37,6 +39,16 @@ class PlanRoutes:
         session = "/plans/{key}/sessions/{id}"
         beat = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
         return [
+            Route(
+                "POST",
+                f"{session}/messages",
+                "submit",
+                self.take,
+                "Send a tuner's messages; those that were taken before are passed over",
+                body=Messages,
+                answer=Accepted,
+                statuses=(404, 409, 507),
+            ),
             Route(
                 "PUT",
                 "/code/{digest}",
@@ -66,16 +78,6 @@ class PlanRoutes:
                 body=SessionStart,
                 answer=SessionOpened,
                 statuses=(404, 507),
-            ),
-            Route(
-                "POST",
-                f"{session}/messages",
-                "submit",
-                self.take,
-                "Send a tuner's messages; those that were taken before are passed over",
-                body=Messages,
-                answer=Accepted,
-                statuses=(404, 409, 507),
             ),
             Route(
                 "GET",
@@ -137,11 +139,13 @@ class PlanRoutes:
 
     async def take(self, request: Request) -> Response:
         """Take messages."""
-        plan, session = self._session(request)
+        _, session = self._session(request)
         batch = await self._body(request, Messages)
         if batch.first > session.expected:
             raise Refused(409, f"message {session.expected} comes next, and not {batch.first}")
-        await plan.ask(lambda: session.take(batch))
+        if session.waiting > _MOST_WAITING:
+            raise Refused(429, f"{session.waiting:,} messages of the session wait to be handled", 1.0)
+        session.accept(batch)
         return reply(Accepted(session.expected))
 
     async def items(self, request: Request) -> Response:

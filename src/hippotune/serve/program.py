@@ -42,6 +42,9 @@ from hippotune.store.served import ServedHome
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GRACE_SECONDS = 5
+_KEEP_ALIVE_SECONDS = 75
+# Engines have threads of their own: none keeps the one of HTTP waiting for long.
+_SWITCH_SECONDS = 0.0005
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -68,6 +71,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """Serve until told to end."""
     _check(options)
     refuse_functions()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.pop("HIPPO_TOKEN", None)  # a client's: neither the server nor what it starts has a use for it
     if options.worker_user is not None:
         _close_to_others(parse_home(options.home)[0])
@@ -114,6 +118,7 @@ class Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
             ws="none",
@@ -185,9 +190,7 @@ class Server:
     def _draining(self) -> None:
         """Have streams end, so that clients look for the next server."""
         self._studies.close()
-        for plan in self._hub.plans:
-            for session in list(plan.sessions.values()):
-                session.outbox.close()
+        self._hub.drain()
 
 
 class _Uvicorn(uvicorn.Server):

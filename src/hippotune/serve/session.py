@@ -2,13 +2,16 @@
 
 Messages are handled in the order of their numbers, each once. What they lead to is put into the outbox: the
 answers of a group come before the word that it is done, so that a tuner which waits for that word hears
-results in the order of the plan's history, as in one process. Everything here runs on the engine's thread.
+results in the order of the plan's history, as in one process. Everything here runs on the engine's thread,
+but for `accept`: messages are taken in on the thread of HTTP, and handled soon after.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -24,17 +27,25 @@ from hippotune.sequences.config import Config
 from hippotune.serve import messages as wire
 from hippotune.serve.beats import beat_of, counted
 from hippotune.serve.disk import is_disk_full
+from hippotune.serve.inbox import Inbox
 from hippotune.serve.outbox import Outbox
 from hippotune.shell.runtime import Runtime
+
+_log = logging.getLogger("hippotune.serve")
 
 # Counting the steps that trials still take walks all of them: at most this part of the time goes into it.
 _SHARE_OF_TIME = 0.02
 
 
 class Session:
-    """See the module. `study` is whose tuner it is, `user` who brought it."""
+    """See the module. `study` is whose tuner it is, `user` who brought it.
 
-    def __init__(self, id: str, study: str, user: str, runtime: Runtime, outbox: Outbox) -> None:
+    `expected` is the number of the message that comes next.
+    """
+
+    def __init__(
+        self, id: str, study: str, user: str, runtime: Runtime, inbox: Inbox, outbox: Outbox
+    ) -> None:
         self.id = id
         self.study = study
         self.user = user
@@ -43,7 +54,10 @@ class Session:
         self.left_at = time.monotonic()
         self._runtime = runtime
         self._loop = runtime.loop
-        self._next = 1
+        self.expected = 1
+        self._handled = 0
+        self._accepted: deque[wire.Message] = deque()
+        self._inbox = inbox
         self._requests: dict[int, int] = {}
         self._asked: dict[int, tuple[Node, int]] = {}
         self._told = self._loop.committed
@@ -59,24 +73,35 @@ class Session:
 
     # From the client.
 
-    def take(self, batch: wire.Messages) -> None:
-        """Handle the messages of a batch that were not handled before."""
+    def accept(self, batch: wire.Messages) -> None:
+        """Take in the messages of a batch that were not taken in before."""
         self.outbox.heard(batch.heard)
-        if self._is_over:
-            return
-        for number, message in enumerate(batch.messages, batch.first):
-            if number == self._next:
-                self._next += 1
-                try:
-                    self._handle(message)
-                except HippoError as error:
-                    self.broken(error)
-        self._put(wire.Done(self._next))
+        new = batch.messages[max(self.expected - batch.first, 0) :]
+        self.expected += len(new)
+        self._accepted.extend(new)
+        self._inbox.put(self)
 
     @property
-    def expected(self) -> int:
-        """The number of the message that comes next."""
-        return self._next
+    def waiting(self) -> int:
+        """How many messages wait to be handled."""
+        return len(self._accepted)
+
+    def handle_next(self) -> bool:
+        """Handle the next message; return whether there are more."""
+        if self._is_over:
+            return False
+        if self._accepted:
+            self._handled += 1
+            try:
+                self._handle(self._accepted.popleft())
+            except HippoError as error:
+                self.broken(error)
+            except Exception as error:
+                _log.error("a message of study %r failed", self.study, exc_info=error)
+                self.broken(HippoError(f"the server failed: {type(error).__name__}: {error}"))
+        if not self._accepted:
+            self._put(wire.Done(self._handled + 1))
+        return bool(self._accepted)
 
     def _handle(self, message: wire.Message) -> None:
         loop = self._loop
@@ -261,9 +286,11 @@ class Session:
         return beat_of(self._loop.readings, self.study, pulse, self._steps)
 
     def end(self) -> None:
-        """Ask for nothing more. May be called twice."""
+        """Handle what was taken in, and ask for nothing more. May be called twice."""
         if self._is_over:
             return
+        while self.handle_next():
+            pass
         self._is_over = True
         for request in list(self._requests):
             self._withdraw(request)

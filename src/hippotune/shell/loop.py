@@ -364,9 +364,9 @@ class Loop:
 
     async def durable(self) -> None:
         """Wait until every fact that there is by now is committed, or cannot be."""
-        done: asyncio.Future[None] = self._aio.create_future()
-        self._writer.submit((), lambda _: done.done() or done.set_result(None))
-        await done
+        written = asyncio.Event()
+        self._writer.submit((), lambda _: written.set())
+        await written.wait()
 
     async def proved(self, audits: bool) -> None:
         """Wait until nothing is provisional any more: for a tuner that has all its results.

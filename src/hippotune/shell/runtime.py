@@ -167,6 +167,11 @@ class Runtime:
                 raise Closed("the plan was closed meanwhile")
             return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
 
+    def post(self, call: Callable[[], None]) -> None:
+        """Have a function called on the engine's thread, soon; never once that has ended."""
+        with suppress(RuntimeError):  # its event loop is closed
+            self._aio.call_soon_threadsafe(call)
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the engine's thread and wait for it."""
         return self.spawn(coroutine).result()

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
 from hippotune.plan.facts import Checkpoint, Position
@@ -22,7 +22,7 @@ from hippotune.tuners.base import Result, Trial, TrialGroup
 if TYPE_CHECKING:
     from hippotune.study.study import Study
 
-Opener = Callable[[], AbstractContextManager[BinaryIO]]
+Opener = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def failed_trial(result: Result) -> TrialFailed:
     )
 
 
-def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractContextManager[BinaryIO]:
+def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractContextManager[Any]:
     return open_checkpoints(*place).read(checkpoint)
 
 
