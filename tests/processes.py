@@ -17,9 +17,11 @@ import psutil
 
 
 @contextmanager
-def program(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run `hippo` until the block ends; yields the address that it prints."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+def program(
+    *arguments: str, path: Path = Path(__file__).parent
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `hippo`, with modules of `path`, until the block ends; yields the first address that it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(path)}
     with subprocess.Popen(
         [sys.executable, "-m", "hippotune", *arguments],
         stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 // The page as a whole.
 import { useEffect } from "preact/hooks";
 import { html } from "./parts/html.js";
-import { about, chosenMetric, chosenStudy, link, locked, model, select, selected } from "./state.js";
+import { about, chosenMetric, chosenStudy, isRead, link, locked, model, select, selected } from "./state.js";
 import { StopStudy } from "./views/actions.js";
 import { Curves } from "./views/curves.js";
 import { Detail } from "./views/detail.js";
@@ -30,7 +30,11 @@ export function App() {
   return html`<a class="skip" href="#trials">Skip to the table of trials</a>
     <${Head} name=${name} />
     <${Banner} />
-    <div class=${`body ${selected.value ? "with-detail" : ""}`}>
+    ${isRead.value ? html`<${Body} />` : html`<p class="loading">Reading the study…</p>`}`;
+}
+
+function Body() {
+  return html`<div class=${`body ${selected.value ? "with-detail" : ""}`}>
       <main>
         <${Overview} />
         <div class="views"><${Tree} /><${Curves} /><${Timeline} /><${Effects} /><${Trials} /><${Parallel} /><${Next} /><${Studies} /></div>

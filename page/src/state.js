@@ -57,12 +57,15 @@ const aim = computed(() => {
 /** Everything that views draw. It is made anew when something came, within a share of the time.
  * @type {import("@preact/signals").Signal<import("./model/derive.js").Model>} */
 export const model = signal(derive(tables.current, { study: -1, metric: "", mode: "max" }, null));
+export const EMPTY = model.peek();
+/** Whether a snapshot is here yet. */
+export const isRead = signal(false);
 
 export const trialsById = computed(() => new Map(model.value.trials.map((trial) => [trial.id, trial])));
 /** What is lit up: by what is hovered, else by what is selected. */
 export const lit = computed(() => litBy(model.value, hovered.value ?? selected.value, trialsById.value));
 
-const SHARE_OF_TIME = 0.35;
+const SHARE_OF_TIME = 0.5;
 let took = 0;
 let last = 0;
 let due = 0;
@@ -71,8 +74,12 @@ function refresh() {
   due = 0;
   const began = performance.now();
   model.value = derive(tables.current, aim.peek(), pulse.peek());
-  last = performance.now();
-  took = last - began;
+  const note = () => {
+    last = performance.now();
+    took = last - began;
+  };
+  note();
+  requestAnimationFrame(() => setTimeout(note)); // when all of it is drawn
 }
 
 function refreshSoon() {
@@ -88,8 +95,11 @@ export function takeSnapshot(snapshot) {
   batch(() => {
     if (snapshot.about) takeAbout(snapshot.about);
     version.value++;
+    isRead.value = true;
+    refresh();
   });
-  refresh();
+  clearTimeout(due); // the model has just been made
+  due = 0;
 }
 
 /** @param {import("./model/tables.js").Delta} columns */
@@ -108,7 +118,7 @@ effect(() => {
   aim.value;
   pulse.value;
   version.value;
-  refreshSoon();
+  if (isRead.peek()) refreshSoon();
 });
 
 /** Selects something; what is selected already is let go. @param {Item|null} item */
@@ -116,6 +126,7 @@ export function select(item) {
   const same = item !== null && JSON.stringify(item) === JSON.stringify(selected.value);
   batch(() => {
     selected.value = same ? null : item;
+    if (same || !item) picked.value = null;
     if (same || item?.kind !== "trial") beside.value = null;
   });
 }

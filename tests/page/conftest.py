@@ -43,7 +43,21 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert wrong == []
 
 
+Fault = tuple[str, list[str], str]
+
+
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """The script that looks for what keeps people from using a page."""
-    return (Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js").read_text()
+def serious() -> Callable[[Page], list[Fault]]:
+    """Find what keeps people from using a page: the serious faults, where they are, and what to do."""
+    script = (Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+    def found(page: Page) -> list[Fault]:
+        page.evaluate(script)
+        return [
+            (fault["id"], node["target"], node["failureSummary"])
+            for fault in page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+            if fault["impact"] in ("serious", "critical")
+            for node in fault["nodes"]
+        ]
+
+    return found

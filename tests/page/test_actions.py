@@ -89,6 +89,37 @@ def test_a_branch_is_shown_with_its_cost_before_it_is_trained(open_page: Open, s
     assert facts(study, RequestMade)[-1].step == 50
 
 
+def test_the_step_of_a_branch_is_picked_on_a_curve(open_page: Open, study: Watched) -> None:
+    page = open_page(study.server.url)
+    study.go(until=240)
+    selected(page, "2")
+    page.get_by_role("button", name="Branch from here…").click()
+    step = page.locator("form.act").get_by_label("leave at step")
+    plot = page.locator("#curves .plot")
+    plot.focus()
+    page.keyboard.press("ArrowLeft")
+    picked = step.input_value()
+    expect(page.locator("#curves .caption")).to_contain_text(f"step {picked} is picked")
+    page.keyboard.press("ArrowLeft")
+    expect(step).not_to_have_value(picked)
+    box = page.locator("#curves .u-over").bounding_box()
+    assert box is not None
+    for part in (0.1, 0.3):
+        page.mouse.click(box["x"] + part * box["width"], box["y"] + 8)  # beside all curves
+        expect(step).to_have_value(str(round(part * 120)))
+    page.keyboard.press("Escape")
+    expect(page.locator(".detail")).to_have_count(0)
+    box = page.locator("#curves .u-over").bounding_box()  # there is more room now
+    assert box is not None
+    for part in range(50):  # from the top down to the first curve
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + part * box["height"] / 50)
+        if page.locator("#curves .caption", has_text="lit up").count():
+            break
+    page.mouse.down()
+    page.mouse.up()
+    expect(page.locator(".detail")).to_be_visible()
+
+
 def test_a_trial_is_trained_further(open_page: Open, study: Watched) -> None:
     page = open_page(study.server.url)
     study.go(until=100)
@@ -167,6 +198,24 @@ def test_a_study_is_stopped_at_the_end_of_its_running_steps(open_page: Open, tmp
         log = [fact for _, fact in catalog.view(catalog.studies()[0].key).facts()]
     assert [fact.study for fact in log if isinstance(fact, StudyStopped)] == ["slow"]
     assert [fact.outcome for fact in log if isinstance(fact, StudyEnded)] == ["interrupted"]
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_keeps_people_from_acting(
+    open_page: Open, study: Watched, serious: Callable[[Page], list[object]], width: int
+) -> None:
+    page = open_page(study.server.url)
+    page.set_viewport_size({"width": width, "height": 900})
+    assert serious(page) == [], "before the first trial"
+    study.go(until=240)
+    selected(page, "2")
+    page.get_by_role("button", name="Branch from here…").press("Enter")
+    form = page.locator("form.act")
+    form.get_by_label("to", exact=True).fill("0.01")
+    expect(form).to_contain_text("to be trained of")
+    page.get_by_role("button", name="Stop study").press("Enter")
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    assert serious(page) == []
 
 
 def test_nothing_is_done_for_other_sites_or_for_those_who_may_only_look(

@@ -15,6 +15,7 @@ from hippotune.page.source import RunningPlan, whole
 from watched_studies import SPACE, Net, halving, paced
 
 Open = Callable[..., Page]
+DRAWN = ["tree", "timeline", "parallel", "curves", "progress"]
 OTHERS = Grid({"lr": [Constant(0.1), MultiStep(0.1, [40, 80], 0.1)], "bs": [128], "wd": [1e-4, 1e-3]})
 
 
@@ -52,9 +53,21 @@ def panel(page: Page, name: str) -> Locator:
     return page.locator(f"#{name}")
 
 
+def canvas_of(page: Page, view: str) -> Locator:
+    """Return the canvas of a view, in sight and painted."""
+    expect(page.locator("#timeline canvas, #effects tbody, #parallel canvas")).to_have_count(3)
+    canvas = page.locator(f"#{view} canvas").first
+    canvas.scroll_into_view_if_needed()
+    page.wait_for_function(
+        "view => { const c = document.querySelector(`#${view} canvas`); return c.width === c.clientWidth; }",
+        arg=view,
+    )
+    return canvas
+
+
 def drawn(page: Page, view: str) -> str:
     """Return what a canvas looks like, as text that can be compared."""
-    return str(page.locator(f"#{view} canvas").first.evaluate("canvas => canvas.toDataURL()"))
+    return str(canvas_of(page, view).evaluate("canvas => canvas.toDataURL()"))
 
 
 def test_the_overview_says_how_the_study_stands(page: Page) -> None:
@@ -70,7 +83,7 @@ def test_the_overview_says_how_the_study_stands(page: Page) -> None:
     assert page.title() == "cifar · Hippo"
 
 
-@pytest.mark.parametrize("view", ["tree", "timeline", "parallel", "curves", "progress"])
+@pytest.mark.parametrize("view", DRAWN)
 def test_every_canvas_has_a_table_behind_it(page: Page, view: str) -> None:
     shown = panel(page, view)
     expect(shown.locator("canvas").first).to_be_visible()
@@ -81,19 +94,15 @@ def test_every_canvas_has_a_table_behind_it(page: Page, view: str) -> None:
     expect(shown.locator("canvas").first).to_be_visible()
 
 
-def test_what_is_pointed_at_lights_up_in_all_views(page: Page) -> None:
-    panel(page, "trials").scroll_into_view_if_needed()
-    expect(page.locator("#tree canvas")).to_be_visible()
-    views = ("tree", "curves", "timeline", "parallel")
-    before = {view: drawn(page, view) for view in views}
-    page.locator("#trials tbody tr").nth(2).hover()
+@pytest.mark.parametrize("view", ["tree", "curves", "timeline", "parallel"])
+def test_what_is_selected_lights_up_in_all_views(page: Page, view: str) -> None:
+    before = drawn(page, view)
+    page.locator("#trials tbody tr").nth(2).dispatch_event("pointerenter")
     expect(page.locator("#trials tr.lit")).to_have_count(1)
     page.wait_for_function(
-        """before => Object.entries(before).every(([view, was]) =>
-            document.querySelector(`#${view} canvas`).toDataURL() !== was)""",
-        arg=before,
+        "([view, was]) => document.querySelector(`#${view} canvas`).toDataURL() !== was", arg=[view, before]
     )
-    page.mouse.move(2, 2)
+    page.locator("#trials .scroll").dispatch_event("pointerleave")
     expect(page.locator("#trials tr.lit")).to_have_count(0)
 
 
@@ -111,14 +120,43 @@ def test_a_stage_is_selected_with_the_keyboard_alone(page: Page) -> None:
     expect(detail).to_have_count(0)
 
 
+@pytest.mark.parametrize("drawing", ["#curves .plot", "#parallel canvas"])
+def test_trials_are_gone_through_by_rank_with_the_keyboard(page: Page, drawing: str) -> None:
+    page.locator(drawing).focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp"):
+        page.keyboard.press(key)
+    lit = page.locator("#trials tr.lit")
+    expect(lit).to_have_count(1)
+    expect(lit.locator("td").nth(2)).to_have_text("2")
+    page.keyboard.press("Enter")
+    expect(page.locator(".detail h2")).to_contain_text("Trial")
+    expect(page.locator(".detail .sub").first).to_contain_text("rank 2 of")
+
+
+def test_workers_and_time_are_gone_through_with_the_keyboard(page: Page) -> None:
+    canvas_of(page, "timeline").focus()
+    everything = panel(page, "timeline").get_by_role("button", name="All")
+    page.keyboard.press("+")
+    expect(everything).to_be_enabled()
+    before = drawn(page, "timeline")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "before => document.querySelector('#timeline canvas').toDataURL() !== before", arg=before
+    )
+    page.keyboard.press("0")
+    expect(everything).to_be_disabled()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".detail h2")).to_have_text("Worker 1")
+
+
 def test_a_worker_is_selected_on_its_row(page: Page) -> None:
-    page.locator("#timeline canvas").click(position={"x": 20, "y": 10})
+    canvas_of(page, "timeline").click(position={"x": 20, "y": 10})
     expect(page.locator(".detail h2")).to_have_text("Worker 0")
 
 
 def test_any_window_of_time_can_be_looked_at(page: Page) -> None:
-    canvas = page.locator("#timeline canvas")
-    canvas.scroll_into_view_if_needed()
+    canvas = canvas_of(page, "timeline")
     everything = panel(page, "timeline").get_by_role("button", name="All")
     expect(everything).to_be_disabled()
     box = canvas.bounding_box()
@@ -169,8 +207,7 @@ def test_two_trials_are_put_side_by_side(page: Page) -> None:
 
 
 def test_an_axis_is_brushed_to_choose_trials(page: Page) -> None:
-    canvas = page.locator("#parallel canvas")
-    canvas.scroll_into_view_if_needed()
+    canvas = canvas_of(page, "parallel")
     box = canvas.bounding_box()
     assert box is not None
     axis, top, bottom = box["x"] + box["width"] - 60, box["y"] + 30, box["y"] + 120
@@ -208,24 +245,34 @@ def test_when_nothing_runs_it_says_so(page: Page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
 def test_nothing_keeps_people_from_using_it(
-    browser: Browser, document: str, axe: str, scheme: Any, width: int
+    browser: Browser, document: str, serious: Callable[[Page], list[Any]], scheme: Any, width: int
 ) -> None:
     context = browser.new_context(
         locale="en-US", viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
     )
     page = context.new_page()
     page.goto(document)
-    page.locator("#trials tbody tr[tabindex]").first.click()
-    expect(page.locator(".detail")).to_be_visible()
-    page.evaluate(axe)
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
-    serious = [
-        (fault["id"], node["target"], node["failureSummary"])
-        for fault in found["violations"]
-        if fault["impact"] in ("serious", "critical")
-        for node in fault["nodes"]
-    ]
-    assert serious == []
+    expect(page.locator("#parallel canvas")).to_have_count(1)
+    faults = {"drawings": serious(page)}
+    rows = page.locator("#trials tbody tr[tabindex]")
+    rows.first.press("Enter")
+    expect(page.locator(".detail h2")).to_contain_text("Trial")
+    faults["a trial"] = serious(page)
+    rows.nth(2).press("Shift+Enter")
+    expect(page.locator(".detail h2")).to_contain_text(" and trial ")
+    faults["two trials"] = serious(page)
+    page.keyboard.press("Escape")
+    for view in DRAWN:
+        panel(page, view).get_by_role("button", name="Table").press("Enter")
+    expect(page.locator("#tree tbody tr[tabindex]").first).to_be_attached()
+    faults["tables"] = serious(page)
+    page.locator("#tree tbody tr[tabindex]").first.press("Enter")
+    expect(page.locator(".detail")).to_contain_text("shared by")
+    faults["a stage"] = serious(page)
+    page.locator("#timeline tbody tr[tabindex]").first.press("Enter")
+    expect(page.locator(".detail h2")).to_contain_text("Worker")
+    faults["a worker"] = serious(page)
+    assert faults == {state: [] for state in faults}
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
 

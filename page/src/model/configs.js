@@ -6,20 +6,36 @@ import { perModel } from "./memo.js";
  * @typedef {import("./derive.js").Model} Model
  */
 
+/**
+ * The sequences of each hyper-parameter by config, as numbers; nothing where a config does not have it.
+ * @typedef {Map<string, (number|undefined)[]>} ByName
+ */
+
+const columnsKnown = perModel((/** @type {Tables} */ _) => ({ columns: /** @type {ByName} */ (new Map()), length: 0 }));
+
+/** @param {Tables} tables @returns {ByName} */
+export function columnsOf(tables) {
+  const known = columnsKnown(tables); // configs never change: only new ones are taken in
+  const { configs, forms, sequences, names } = tables;
+  for (; known.length < configs.sequences.length; known.length++) {
+    for (const sequence of configs.sequences[known.length]) {
+      const name = names.name[forms.name[sequences.form[sequence]]];
+      let column = known.columns.get(name);
+      if (!column) known.columns.set(name, (column = []));
+      column[known.length] = sequence;
+    }
+  }
+  return known.columns;
+}
+
 /** A config's hyper-parameters, by name.
  * @param {Tables} tables @param {number} config @returns {Map<string, number>} the numbers of their sequences */
 export function sequencesOf(tables, config) {
-  const known = sequencesKnown(tables);
-  let found = known.get(config);
-  if (!found) {
-    const { forms, sequences, names } = tables;
-    found = new Map((tables.configs.sequences[config] ?? []).map((sequence) => [names.name[forms.name[sequences.form[sequence]]], sequence]));
-    if (tables.configs.sequences[config]) known.set(config, found); // it never changes
-  }
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const [name, column] of columnsOf(tables)) if (column[config] !== undefined) found.set(name, /** @type {number} */ (column[config]));
   return found;
 }
-
-const sequencesKnown = perModel((/** @type {Tables} */ _) => /** @type {Map<number, Map<string, number>>} */ (new Map()));
 
 /** @param {Tables} tables @param {number} config @returns {[string, string][]} */
 export function written(tables, config) {
@@ -29,29 +45,21 @@ export function written(tables, config) {
 /** The hyper-parameters that differ between the trials. */
 export const differingIn = perModel((/** @type {Model} */ { tables, trials }) => differing(tables, trials.map((trial) => trial.config)));
 
+const MOST_TEXTS = 500;
+
 /** The hyper-parameters that differ between some configs, those that take the least room first.
- * @param {Tables} tables @param {Iterable<number>} configs @returns {string[]} */
+ * @param {Tables} tables @param {number[]} configs @returns {string[]} */
 export function differing(tables, configs) {
-  /** @type {Map<string, Set<number>>} */
-  const seen = new Map();
-  let count = 0;
-  /** @type {Map<string, number>} */
-  const times = new Map();
-  for (const config of configs) {
-    count++;
-    for (const [name, sequence] of sequencesOf(tables, config)) {
-      let known = seen.get(name);
-      if (!known) seen.set(name, (known = new Set()));
-      known.add(sequence);
-      times.set(name, (times.get(name) ?? 0) + 1);
-    }
+  /** @type {[string, number][]} */
+  const found = [];
+  for (const [name, column] of columnsOf(tables)) {
+    const seen = new Set(configs.map((config) => column[config]));
+    if (seen.size < 2) continue;
+    let room = 0;
+    for (const sequence of [...seen].slice(0, MOST_TEXTS)) if (sequence !== undefined) room = Math.max(room, tables.sequences.text[sequence].length);
+    found.push([name, room]);
   }
-  /** @param {string} name */
-  const room = (name) => Math.max(...[...(seen.get(name) ?? [])].slice(0, 500).map((sequence) => tables.sequences.text[sequence].length));
-  return [...seen].filter(([name, known]) => known.size > 1 || times.get(name) !== count)
-    .map(([name]) => /** @type {[string, number]} */ ([name, room(name)]))
-    .sort((a, b) => a[1] - b[1])
-    .map(([name]) => name);
+  return found.sort((a, b) => a[1] - b[1]).map(([name]) => name);
 }
 
 /** What a node changes: its values that are other ones than those of the node that it leaves, where it does.
@@ -71,58 +79,54 @@ const sameInRoots = perModel((/** @type {Model} */ model) => {
 });
 
 /**
- * One thing that trials differ in: a hyper-parameter that is a number or a choice in all of them, or an argument of its sequences.
- * @typedef {{name: string, kind: "number"|"choice", log: boolean, of: Map<number, number|string>}} Axis
+ * One thing that trials differ in: a hyper-parameter that is a number or a choice in all of them, or an argument of its
+ * sequences. `column` has the sequences by config, and `of` the values by sequence; a config without one has none.
+ * @typedef {{name: string, kind: "number"|"choice", log: boolean, column: (number|undefined)[], of: Map<number|undefined, number|string>}} Axis
  */
 
 const MOST_CHOICES = 16;
 
 /** The things that the trials with a result differ in. */
 export const axesOf = perModel((/** @type {Model} */ { tables, trials }) => {
-  const configs = [...new Set(trials.filter((trial) => trial.value !== null).map((trial) => trial.config))];
+  const configs = trials.filter((trial) => trial.value !== null).map((trial) => trial.config);
   const { forms, sequences } = tables;
   /** @type {Axis[]} */
   const axes = [];
-  const all = new Map(configs.map((config) => [config, sequencesOf(tables, config)]));
-  for (const name of differing(tables, all.keys())) {
-    /** @type {Map<number, number>} */
-    const chosen = new Map();
-    for (const [config, known] of all) if (known.has(name)) chosen.set(config, /** @type {number} */ (known.get(name)));
-    const distinct = new Set(chosen.values());
-    if ([...distinct].every((sequence) => typeof sequences.value[sequence] === "number")) {
-      axes.push(numeric(name, new Map([...chosen].map(([config, sequence]) => [config, /** @type {number} */ (sequences.value[sequence])]))));
+  for (const name of differing(tables, configs)) {
+    const column = /** @type {(number|undefined)[]} */ (columnsOf(tables).get(name));
+    const distinct = /** @type {number[]} */ ([...new Set(configs.map((config) => column[config]))].filter((sequence) => sequence !== undefined));
+    /** @param {string} title @param {(sequence: number) => any} value @param {number[]} [among] */
+    const add = (title, value, among = distinct) => axes.push(axis(title, column, among.map((sequence) => [sequence, value(sequence)])));
+    if (distinct.every((sequence) => typeof sequences.value[sequence] === "number")) {
+      add(name, (sequence) => sequences.value[sequence]);
       continue;
     }
-    const kinds = new Set([...distinct].map((sequence) => sequences.form[sequence]));
-    if (distinct.size <= MOST_CHOICES && kinds.size > 1) {
-      axes.push(choice(name, new Map([...chosen].map(([config, sequence]) => [config, sequences.text[sequence]]))));
+    const kinds = new Set(distinct.map((sequence) => sequences.form[sequence]));
+    if (distinct.length <= MOST_CHOICES && kinds.size > 1) {
+      add(name, (sequence) => sequences.text[sequence]);
       continue;
     }
-    if (kinds.size > 1) axes.push(choice(name, new Map([...chosen].map(([config, sequence]) => [config, forms.label[sequences.form[sequence]]]))));
+    if (kinds.size > 1) add(name, (sequence) => forms.label[sequences.form[sequence]]);
     for (const kind of kinds) {
       const prefix = kinds.size > 1 ? `${name}.${forms.label[kind]}` : name;
+      const alike = distinct.filter((sequence) => sequences.form[sequence] === kind);
       forms.leaves[kind].forEach((leaf, place) => {
-        /** @type {Map<number, any>} */
-        const values = new Map();
-        for (const [config, sequence] of chosen) if (sequences.form[sequence] === kind) values.set(config, sequences.arguments[sequence][place]);
-        if (new Set(values.values()).size < 2) return;
-        const isNumber = [...values.values()].every((value) => typeof value === "number");
-        axes.push(isNumber ? numeric(`${prefix}.${leaf}`, values) : choice(`${prefix}.${leaf}`, new Map([...values].map(([config, value]) => [config, String(value)]))));
+        if (new Set(alike.map((sequence) => sequences.arguments[sequence][place])).size > 1) add(`${prefix}.${leaf}`, (sequence) => sequences.arguments[sequence][place], alike);
       });
     }
   }
   return axes;
 });
 
-/** @param {string} name @param {Map<number, number>} of @returns {Axis} */
-function numeric(name, of) {
-  const values = [...of.values()];
-  const low = Math.min(...values.slice(0, 1e5));
-  const high = Math.max(...values.slice(0, 1e5));
-  return { name, kind: "number", log: low > 0 && high / low >= 10, of };
+/** @param {string} name @param {(number|undefined)[]} column @param {[number, any][]} values @returns {Axis} */
+function axis(name, column, values) {
+  if (!values.every(([, value]) => typeof value === "number")) {
+    return { name, kind: "choice", log: false, column, of: new Map(values.map(([sequence, value]) => [sequence, String(value)])) };
+  }
+  const low = values.reduce((least, [, value]) => Math.min(least, value), Infinity);
+  const high = values.reduce((most, [, value]) => Math.max(most, value), -Infinity);
+  return { name, kind: "number", log: low > 0 && high / low >= 10, column, of: new Map(values) };
 }
 
-/** @param {string} name @param {Map<number, string>} of @returns {Axis} */
-function choice(name, of) {
-  return { name, kind: "choice", log: false, of };
-}
+/** What a config has on an axis. @param {Axis} axis @param {number} config @returns {number|string|undefined} */
+export const valueOn = (axis, config) => axis.of.get(axis.column[config]);

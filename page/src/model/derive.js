@@ -1,4 +1,5 @@
 // What the views draw, from the tables: a pure function. Everything that is not a fact is made here.
+import { better, layOut } from "./layout.js";
 import { shareOf } from "./ranks.js";
 import { stoppedTrials } from "./stops.js";
 
@@ -15,7 +16,7 @@ import { stoppedTrials } from "./stops.js";
  *   id: number, study: number, number: number, config: number, node: number, asked: number, steps: number[],
  *   trained: number, state: State, at: number, row: number, value: number|null, error: string, rank: number, below: number,
  * }} Trial
- * @typedef {{node: number, from: number, to: number, y: number, trials: number, best: number|null, share: number|null, trained: number, first: boolean, end: boolean}} Stage
+ * @typedef {{node: number, from: number, to: number, y: number, trials: number, best: number|null, share: number|null, trained: number}} Stage
  * @typedef {ReturnType<typeof derive>} Model
  * @typedef {{study: number, metric: string, mode: "max"|"min"}} Aim
  */
@@ -211,69 +212,6 @@ function trialsOf({ trials, asks }, study) {
   const listed = /** @type {Trial[]} */ (found.filter(Boolean));
   for (const trial of listed) trial.steps.sort((a, b) => a - b);
   return listed;
-}
-
-/** @param {number} a @param {number} b @param {number} sign */
-function better(a, b, sign) {
-  return Number.isNaN(a) || sign * b > sign * a ? b : a;
-}
-
-/** Gives every stage its place: steps to the right, and as much height as trials share it. What leaves a node
- * lies below what stays on it, and the later it leaves, the closer.
- * @param {{count: number, parent: number[], start: number[], weight: Int32Array, reach: Int32Array, own: (Trial[]|undefined)[],
- *   children: (number[]|undefined)[], best: Float64Array, rowsOf: (Map<number, number>|undefined)[], measured: (number|null)[],
- *   trained: Int32Array, sign: number}} tree */
-function layOut({ count, parent, start, weight, own, reach, children, best, rowsOf, measured, trained, sign }) {
-  /** @type {Stage[]} */
-  const stages = [];
-  const top = new Int32Array(count);
-  /** @type {number[]} */
-  const roots = [];
-  let height = 0;
-  for (let node = 0; node < count; node++) {
-    if (!weight[node]) continue;
-    if (parent[node] < 0) {
-      roots.push(node);
-      top[node] = height;
-      height += weight[node];
-    }
-    /** @type {Map<number, {trials: number, children: number[], best: number}>} */
-    const ends = new Map();
-    /** @param {number} step */
-    const at = (step) => {
-      let end = ends.get(step);
-      if (!end) ends.set(step, (end = { trials: 0, children: [], best: NaN }));
-      return end;
-    };
-    for (const trial of own[node] ?? []) at(trial.asked).trials++;
-    for (const child of children[node] ?? []) at(start[child]).children.push(child);
-    for (const [step, row] of rowsOf[node] ?? []) {
-      if (step > reach[node]) continue;
-      // A result inside a stage belongs to it and to what comes before.
-      let end = Infinity;
-      for (const cut of ends.keys()) if (cut >= step && cut < end) end = cut;
-      if (end < Infinity) at(end).best = better(at(end).best, measured[row] ?? NaN, sign);
-    }
-    const cuts = [...ends.keys()].sort((a, b) => b - a);
-    let passing = 0;
-    let under = NaN;
-    cuts.forEach((to, place) => {
-      const end = at(to);
-      const before = place + 1 < cuts.length ? cuts[place + 1] : start[node];
-      for (const child of end.children.reverse()) {
-        top[child] = top[node] + passing;
-        passing += weight[child];
-        under = better(under, best[child], sign);
-      }
-      passing += end.trials;
-      under = better(under, end.best, sign);
-      stages.push({
-        node, from: before, to, y: top[node], trials: passing, best: Number.isNaN(under) ? null : under, share: null,
-        trained: Math.max(Math.min(trained[node], to), before), first: place + 1 === cuts.length, end: end.trials > 0,
-      });
-    });
-  }
-  return { stages, height, roots };
 }
 
 /** The best value over the unique steps that it took, in the order of the results.

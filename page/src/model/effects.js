@@ -3,49 +3,42 @@
 // Trials are compared where they were measured together: each by its rank among those that were measured at the same
 // step. Of the variance of these ranks, the part between the groups of equal values counts (numbers in at most eight
 // groups of equal size), adjusted for what that many groups explain by chance.
+import { valueOn } from "./configs.js";
 
 /** @typedef {import("./configs.js").Axis} Axis */
 
 const GROUPS = 8;
 const FEWEST = 4;
 
-/** @param {Axis[]} axes @param {Map<number, {step: number, score: number}[]>} measured scores by config
- * @returns {{axis: Axis, share: number, trials: number}[]} */
+/** @param {Axis[]} axes @param {Map<number, {configs: number[], scores: number[]}>} measured what was measured, by step
+ * @returns {{axis: Axis, share: number, configs: number}[]} */
 export function effects(axes, measured) {
   const ranks = ranksOf(measured);
   return axes
     .map((axis) => {
-      const known = [...axis.of].filter(([config]) => ranks.has(config));
-      const groups = grouped(axis, known);
-      return { axis, share: explained(groups, ranks), trials: known.length };
+      const known = [...ranks.keys()].filter((config) => valueOn(axis, config) !== undefined);
+      return { axis, share: explained(grouped(axis, known), ranks), configs: known.length };
     })
     .sort((a, b) => b.share - a.share);
 }
 
-/** @param {Map<number, {step: number, score: number}[]>} measured @returns {Map<number, number>} */
+/** @param {Map<number, {configs: number[], scores: number[]}>} measured @returns {Map<number, number>} */
 function ranksOf(measured) {
-  /** @type {Map<number, [number, number][]>} */
-  const bySteps = new Map();
-  for (const [config, scores] of measured) {
-    for (const { step, score } of scores) {
-      let at = bySteps.get(step);
-      if (!at) bySteps.set(step, (at = []));
-      at.push([config, score]);
-    }
-  }
   /** @type {Map<number, {sum: number, count: number}>} */
   const totals = new Map();
-  for (const at of bySteps.values()) {
-    if (at.length < FEWEST) continue;
-    at.sort((a, b) => a[1] - b[1]);
-    for (let first = 0; first < at.length; ) {
+  for (const { configs, scores } of measured.values()) {
+    const all = configs.length;
+    if (all < FEWEST) continue;
+    const order = Uint32Array.from(configs.keys()).sort((a, b) => scores[a] - scores[b]);
+    for (let first = 0; first < all; ) {
       let last = first;
-      while (last + 1 < at.length && at[last + 1][1] === at[first][1]) last++;
+      while (last + 1 < all && scores[order[last + 1]] === scores[order[first]]) last++;
       for (let place = first; place <= last; place++) {
-        const total = totals.get(at[place][0]) ?? { sum: 0, count: 0 };
-        total.sum += (first + last) / 2 / (at.length - 1);
+        const config = configs[order[place]];
+        let total = totals.get(config);
+        if (!total) totals.set(config, (total = { sum: 0, count: 0 }));
+        total.sum += (first + last) / 2 / (all - 1);
         total.count++;
-        totals.set(at[place][0], total);
       }
       first = last + 1;
     }
@@ -53,34 +46,43 @@ function ranksOf(measured) {
   return new Map([...totals].map(([config, { sum, count }]) => [config, sum / count]));
 }
 
-/** @param {Axis} axis @param {[number, number|string][]} known @returns {number[][]} configs in groups */
-function grouped(axis, known) {
-  /** @type {Map<number|string, number[]>} */
+/** @param {Axis} axis @param {number[]} configs @returns {number[][]} configs in groups */
+function grouped(axis, configs) {
+  /** @type {Map<number|string|undefined, number[]>} */
   const groups = new Map();
-  for (const [config, value] of known) {
+  for (const config of configs) {
+    const value = valueOn(axis, config);
     const group = groups.get(value);
     if (group) group.push(config);
     else groups.set(value, [config]);
   }
   if (axis.kind === "choice" || groups.size <= GROUPS) return [...groups.values()];
-  const sorted = [...known].sort((a, b) => Number(a[1]) - Number(b[1])).map(([config]) => config);
+  const sorted = [...groups].sort((a, b) => Number(a[0]) - Number(b[0])).flatMap(([, group]) => group);
   return Array.from({ length: GROUPS }, (_, place) =>
     sorted.slice(Math.floor((place * sorted.length) / GROUPS), Math.floor(((place + 1) * sorted.length) / GROUPS)),
   );
 }
 
-/** @param {number[][]} groups @param {Map<number, number>} ranks */
+/** How much of the variance lies between the groups: the rest of it is within them.
+ * @param {number[][]} groups @param {Map<number, number>} ranks */
 function explained(groups, ranks) {
-  const all = groups.flat().map((config) => /** @type {number} */ (ranks.get(config)));
-  if (all.length <= groups.length || groups.length < 2) return 0;
-  const mean = all.reduce((sum, rank) => sum + rank, 0) / all.length;
-  const total = all.reduce((sum, rank) => sum + (rank - mean) ** 2, 0);
-  if (!total) return 0;
-  let within = 0;
-  for (const group of groups) {
-    const own = group.map((config) => /** @type {number} */ (ranks.get(config)));
-    const middle = own.reduce((sum, rank) => sum + rank, 0) / own.length;
-    within += own.reduce((sum, rank) => sum + (rank - middle) ** 2, 0);
+  const own = groups.map((group) => spread(group, ranks));
+  const all = spread(groups.flat(), ranks);
+  if (all.count <= groups.length || groups.length < 2 || !all.squares) return 0;
+  const within = own.reduce((sum, { squares }) => sum + squares, 0);
+  return Math.max(1 - within / (all.count - groups.length) / (all.squares / (all.count - 1)), 0);
+}
+
+/** @param {number[]} configs @param {Map<number, number>} ranks how many, and the sum of their squared distances from the mean */
+function spread(configs, ranks) {
+  let mean = 0;
+  let squares = 0;
+  let count = 0;
+  for (const config of configs) {
+    const rank = /** @type {number} */ (ranks.get(config));
+    const apart = rank - mean;
+    mean += apart / ++count;
+    squares += apart * (rank - mean);
   }
-  return Math.max(1 - (within / (all.length - groups.length)) / (total / (all.length - 1)), 0);
+  return { count, squares };
 }

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { theme } from "../state.js";
 import { html } from "./html.js";
+import { watchSight } from "./sight.js";
 
 /**
  * @typedef {{context: CanvasRenderingContext2D, width: number, height: number}} Surface
@@ -11,6 +12,7 @@ export function Canvas({ draw, height, label, handlers = {}, cursor, describedBy
   const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
   const latest = useRef(draw);
   const request = useRef(0);
+  const inSight = useRef(false);
   latest.current = draw;
   theme.value; // other colours: drawn again
 
@@ -28,12 +30,18 @@ export function Canvas({ draw, height, label, handlers = {}, cursor, describedBy
     latest.current({ context, width: clientWidth, height: clientHeight });
   };
   const soon = () => {
-    if (!request.current) request.current = requestAnimationFrame(paint);
+    if (inSight.current && !request.current) request.current = requestAnimationFrame(paint);
   };
   useEffect(() => {
+    const element = /** @type {HTMLCanvasElement} */ (canvas.current);
     const observer = new ResizeObserver(soon);
-    if (canvas.current) observer.observe(canvas.current);
+    observer.observe(element);
+    const forget = watchSight(element, (is) => {
+      inSight.current = is;
+      soon();
+    });
     return () => {
+      forget();
       observer.disconnect();
       cancelAnimationFrame(request.current);
       request.current = 0;

@@ -18,7 +18,7 @@ export function metric(value) {
 /** @param {number} value */
 export function tick(value) {
   const size = Math.abs(value);
-  return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(1).replace(".0e", "e") : String(Number(value.toPrecision(4)));
+  return size !== 0 && (size < 1e-4 || size >= 1e5) ? value.toExponential(1).replace(".0e", "e") : String(Number(value.toPrecision(4)));
 }
 
 /** @param {number} seconds */

@@ -3,20 +3,20 @@ import { useState } from "preact/hooks";
 import { html } from "./html.js";
 
 /**
- * @param {{id: string, title: string, remark?: any, controls?: any, table?: () => any, children: any, class?: string}} props
+ * @param {{id: string, title: string, remark?: any, controls?: any, table?: () => any, children: any, ready?: boolean, empty?: boolean, class?: string}} props
  */
-export function Panel({ id, title, remark, controls, table, children, class: extra = "" }) {
+export function Panel({ id, title, remark, controls, table, children, ready = true, empty = false, class: extra = "" }) {
   const [asTable, setAsTable] = useState(false);
   return html`<section class=${`panel ${extra}`} id=${id} aria-labelledby=${`${id}-title`}>
     <header>
       <h2 id=${`${id}-title`}>${title}</h2>
       <p class="remark">${remark}</p>
       <div class="controls">
-        ${!asTable && controls}
-        ${table && html`<button type="button" class="quiet" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>Table</button>`}
+        ${!asTable && !empty && controls}
+        ${table && !empty && html`<button type="button" class="quiet" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>Table</button>`}
       </div>
     </header>
-    ${asTable && table ? table() : children}
+    ${ready && (asTable && table && !empty ? table() : children)}
   </section>`;
 }
 

@@ -1,5 +1,5 @@
 // A table of any length: only the rows that are in sight are in the document.
-import { useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
 
 const ROW = 32;
@@ -20,11 +20,12 @@ export function Table({ label, rows, columns, rowKey, height = 320, sort: given,
   const [top, setTop] = useState(0);
   const body = useRef(/** @type {HTMLDivElement|null} */ (null));
 
-  let shown = rows;
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length) shown = shown.filter((row) => matches(row, columns, words));
-  const by = sort && columns.find((column) => column.name === sort[0]);
-  if (sort && by) shown = [...shown].sort((a, b) => order(by.value(a), by.value(b), sort[1]));
+  const shown = useMemo(() => {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = words.length ? rows.filter((row) => matches(row, columns, words)) : rows;
+    const by = sort && columns.find((column) => column.name === sort[0]);
+    return sort && by ? [...found].sort((a, b) => order(by.value(a), by.value(b), sort[1])) : found;
+  }, [rows, text, sort]);
   const first = Math.max(Math.floor(top / ROW) - 8, 0);
   const last = Math.min(Math.ceil((top + height) / ROW) + 8, shown.length);
   const above = first * ROW;

@@ -5,28 +5,26 @@ import uPlot from "uplot";
 import { perModel } from "../model/memo.js";
 import { pathOf, resultsOf } from "../model/paths.js";
 import { shareOf } from "../model/ranks.js";
-import { firstAtPlace } from "../parts/canvas.js";
-import { colour, shade } from "../parts/colour.js";
+import { colour } from "../parts/colour.js";
 import { metric, number, plural, tick } from "../parts/format.js";
 import { html } from "../parts/html.js";
+import { goByRank } from "../parts/keys.js";
 import { Empty, Panel } from "../parts/panel.js";
 import { Table } from "../parts/table.js";
 import { beside, hovered, lit, model, picked, select, selected, theme, trialsById } from "../state.js";
-import { star } from "./tree.js";
+import { drawCurves } from "./draw_curves.js";
 
 /**
  * @typedef {import("../model/derive.js").Model} Model
- * @typedef {{node: number, steps: number[], values: number[], best: number, share: number|null, joined: boolean}} Curve
+ * @typedef {import("./draw_curves.js").Curve} Curve
  */
-
-const MANY = 1000;
 
 export function Curves() {
   const known = model.value;
   const [log, setLog] = useState(false);
   const curves = curvesOf(known);
   const points = curves.reduce((sum, curve) => sum + curve.steps.length, 0);
-  return html`<${Panel} id="curves" title="Learning curves" remark=${points ? `${known.aim.metric} along the tree: what trials share is drawn once.` : ""}
+  return html`<${Panel} id="curves" title="Learning curves" remark=${points ? `${known.aim.metric} along the tree: what trials share is drawn once. Drag to zoom, double-click for all.` : ""} empty=${!points}
     table=${() => html`<${PointTable} />`}
     controls=${html`<button type="button" class="quiet" aria-pressed=${log} onClick=${() => setLog(!log)}>Log</button>`}>
     ${points
@@ -120,8 +118,10 @@ function CurvePlot({ log }) {
       if (Math.abs(event.clientX - down[0]) + Math.abs(event.clientY - down[1]) >= 4) return;
       const found = item(event);
       const step = Math.round(made.posToVal(event.clientX - made.over.getBoundingClientRect().left, "x"));
-      picked.value = found ? Math.max(step, 1) : null;
-      selectCurve(found);
+      // Beside all curves, a step of the selected trial is picked: Escape lets go of it.
+      if (!found && selected.value?.kind !== "trial") return select(null);
+      picked.value = Math.max(step, 1);
+      if (found) selectCurve(found);
     });
     return () => {
       observer.disconnect();
@@ -139,16 +139,28 @@ function CurvePlot({ log }) {
   useSignalEffect(() => {
     lit.value;
     beside.value;
+    picked.value;
     theme.value;
     plot.current?.redraw(false);
   });
   const known = model.value;
-  return html`<div class="plot" ref=${frame} role="img" aria-label=${`${known.aim.metric} over steps for ${plural(known.trials.length, "trial")}; the same is in the table.`}></div>`;
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (goByRank(event) || !step) return;
+    const trial = selected.value?.kind === "trial" ? trialsById.value.get(selected.value.id) : undefined;
+    const steps = trial ? resultsOf(known, trial).map(([at]) => at) : [];
+    const here = steps.findIndex((at) => at >= (picked.value ?? Infinity));
+    if (steps.length) picked.value = steps[here < 0 ? steps.length - 1 : Math.min(Math.max(here + step, 0), steps.length - 1)];
+    event.preventDefault();
+  };
+  return html`<div class="plot" ref=${frame} tabindex="0" role="img" onKeyDown=${onKey}
+    aria-label=${`${known.aim.metric} over steps for ${plural(known.trials.length, "trial")}; the same is in the table. Up and down go from trial to trial, Enter selects one, left and right pick a step of it.`}></div>`;
 }
 
-/** Selects what a curve stands for: its trial, where it is that of one only. @param {import("../model/paths.js").Item|null} item */
+/** Selects what a curve stands for: its trial, where it is that of one only. @param {import("../model/paths.js").Item} item */
 function selectCurve(item) {
-  if (item?.kind !== "stage") return select(null);
+  if (item.kind !== "stage") return undefined;
   // A trial that is selected stays so while points are picked along its way.
   const chosen = selected.value?.kind === "trial" ? trialsById.value.get(selected.value.id) : undefined;
   if (chosen && pathOf(model.value, chosen).some(([node]) => node === item.node)) return undefined;
@@ -171,88 +183,6 @@ function bounds(known, curves, log) {
 function widened(low, high) {
   const room = (high - low || Math.abs(high) || 1) * 0.06;
   return [low - room, high + room];
-}
-
-/** @param {uPlot} self @param {Model} known @param {Curve[]} curves */
-function drawCurves(self, known, curves) {
-  const { ctx: context } = self;
-  const ratio = devicePixelRatio || 1;
-  const light = lit.value;
-  const { left, top, width, height } = self.bbox;
-  context.save();
-  context.beginPath();
-  context.rect(left, top, width, height);
-  context.clip();
-  context.lineJoin = "round";
-  const crowded = curves.length > 60;
-  /** @param {number} step */
-  const x = (step) => self.valToPos(step, "x", true);
-  /** @param {number} value */
-  const y = (value) => self.valToPos(value, "y", true);
-  /** @param {Curve} curve */
-  const trace = (curve) => {
-    context.beginPath();
-    curve.steps.forEach((step, place) => (place ? context.lineTo(x(step), y(curve.values[place])) : context.moveTo(x(step), y(curve.values[place]))));
-    context.stroke();
-  };
-  /** @param {Curve} curve @param {number} radius */
-  const dots = (curve, radius) => {
-    context.beginPath();
-    curve.steps.forEach((step, place) => {
-      if (place || !curve.joined) {
-        context.moveTo(x(step) + radius * ratio, y(curve.values[place]));
-        context.arc(x(step), y(curve.values[place]), radius * ratio, 0, 7);
-      }
-    });
-    context.fill();
-  };
-  const sorted = [...curves].sort((a, b) => known.sign * (a.best - b.best));
-  const isLit = (/** @type {Curve} */ curve) => light?.nodes.has(curve.node) ?? false;
-  for (const curve of curves.length > MANY ? distinct(sorted, x, y) : sorted) {
-    const tone = shade(curve.share);
-    context.globalAlpha = light ? 0.18 : crowded ? 0.6 : 0.9;
-    [context.strokeStyle, context.fillStyle] = [tone, tone];
-    context.lineWidth = (crowded ? 1 : 1.75) * ratio;
-    trace(curve);
-    if (curves.length <= MANY) dots(curve, crowded ? 1.2 : 2.5);
-  }
-  context.globalAlpha = 1;
-  for (const whole of sorted) {
-    if (!isLit(whole)) continue;
-    const curve = upTo(whole, light?.nodes.get(whole.node)?.[1] ?? 0);
-    const tone = colour("accent");
-    [context.strokeStyle, context.fillStyle] = [tone, tone];
-    context.lineWidth = (light && light.nodes.size > 40 ? 1.25 : 2.5) * ratio;
-    trace(curve);
-    dots(curve, light && light.nodes.size > 40 ? 1.5 : 3.5);
-  }
-  const other = beside.value === null ? undefined : trialsById.value.get(beside.value);
-  if (other) {
-    context.strokeStyle = context.fillStyle = colour("second");
-    context.lineWidth = 2.5 * ratio;
-    context.setLineDash([6 * ratio, 4 * ratio]);
-    const points = resultsOf(known, other).map(([step, row]) => /** @type {[number, number|null]} */ ([step, known.measured[row]])).filter(([, value]) => value !== null);
-    trace({ node: -1, steps: points.map(([step]) => step), values: points.map(([, value]) => Number(value)), best: 0, share: null, joined: false });
-    context.setLineDash([]);
-  }
-  if (known.best) star(context, x(known.best.step), y(known.best.value), 7 * ratio);
-  context.restore();
-}
-
-/** A curve as far as a step. @param {Curve} curve @param {number} step @returns {Curve} */
-function upTo(curve, step) {
-  const length = curve.steps.filter((at) => at <= step).length;
-  return length === curve.steps.length ? curve : { ...curve, steps: curve.steps.slice(0, length), values: curve.values.slice(0, length) };
-}
-
-/** Of curves from the worst to the best, those that are not hidden by better ones.
- * @param {Curve[]} sorted @param {(step: number) => number} x @param {(value: number) => number} y */
-function distinct(sorted, x, y) {
-  const isFirst = firstAtPlace();
-  return [...sorted].reverse().filter((curve) => {
-    const last = curve.steps.length - 1;
-    return isFirst(x(curve.steps[0]), y(curve.values[0]) / 2, x(curve.steps[last]), y(curve.values[last]) / 2);
-  }).reverse();
 }
 
 /** @param {uPlot} self @param {Curve[]} curves @param {number} px @param {number} py */
@@ -279,9 +209,12 @@ function CurveCaption() {
   const known = model.value;
   const item = hovered.value ?? selected.value;
   const trial = item?.kind === "trial" ? trialsById.value.get(item.id) : undefined;
-  if (trial) return html`<p class="caption" role="status"><b>trial ${trial.number}</b>: ${known.aim.metric} ${metric(trial.value)} at step ${number(Math.max(trial.at, 0))}</p>`;
+  if (trial) {
+    const at = picked.value === null ? "" : `; step ${number(picked.value)} is picked`;
+    return html`<p class="caption" role="status"><b>trial ${trial.number}</b>: ${known.aim.metric} ${metric(trial.value)} at step ${number(Math.max(trial.at, 0))}${at}</p>`;
+  }
   if (lit.value) return html`<p class="caption" role="status"><b>${plural(lit.value.trials.size, "trial")}</b> lit up</p>`;
-  return html`<p class="caption">${known.best ? html`<span class="accent">★</span> trial ${known.best.trial.number}: ${metric(known.best.value)} at step ${number(known.best.step)}. Drag over a part to see it larger, double-click to see all.` : ""}</p>`;
+  return html`<p class="caption">${known.best ? html`<span class="accent">★</span> trial ${known.best.trial.number}: ${metric(known.best.value)} at step ${number(known.best.step)}` : ""}</p>`;
 }
 
 function PointTable() {

@@ -40,6 +40,7 @@ function BestTile({ known }) {
 /** @param {{known: Model}} props */
 function StepsTile({ known }) {
   const { done, unique } = known.totals;
+  if (!unique) return html`<${Tile} name="Steps trained" value="–">no step is asked for yet</${Tile}>`;
   const share = unique ? done / unique : 0;
   const { usual, slots, chain } = known.pulse ?? { usual: null, slots: 0, chain: 0 };
   const left = usual && slots && done < unique ? usual * Math.max(chain, (unique - done) / slots) : 0;
@@ -53,9 +54,10 @@ function StepsTile({ known }) {
 function SharingTile({ known }) {
   const { asked, unique } = known.totals;
   const saved = asked ? 1 - unique / asked : 0;
+  if (!asked) return html`<${Tile} name="Saved by sharing" value="–">no step is asked for yet</${Tile}>`;
   return html`<${Tile} name="Saved by sharing" value=${`${Math.round(100 * saved)} %`}>
     <div class="bar shared" aria-hidden="true"><i style=${{ width: `${100 * (1 - saved)}%` }}></i></div>
-    ${number(asked)} steps asked: ${asked && unique ? `${(asked / unique).toFixed(2)}× as many` : "none yet"}
+    ${number(asked)} asked, ${number(unique)} unique: ${(asked / Math.max(unique, 1)).toFixed(2)}×
   </${Tile}>`;
 }
 
@@ -64,6 +66,7 @@ function TrialsTile({ known }) {
   const counts = new Map();
   for (const trial of known.trials) counts.set(trial.state, (counts.get(trial.state) ?? 0) + 1);
   return html`<${Tile} name="Trials" value=${number(known.trials.length)}>
+    ${!known.trials.length && "none is asked for yet"}
     <ul class="states">${["done", "running", "unfinished", "stopped", "failed", "suspended"].filter((state) => counts.get(state)).map((state) =>
       html`<li key=${state}><span class=${`state ${state}`} aria-hidden="true">${shapes[state]}</span> ${number(counts.get(state))} ${state}</li>`)}</ul>
   </${Tile}>`;
@@ -112,7 +115,7 @@ function saidOf(known) {
 function BestSoFar() {
   const known = model.value;
   const { x, y } = known.progress;
-  return html`<${Panel} id="progress" title="Best so far" remark=${`${known.aim.metric} over unique steps trained`}
+  return html`<${Panel} id="progress" title="Best so far" empty=${!known.best} remark=${known.best ? `${known.aim.metric} over unique steps trained` : ""}
     table=${() => html`<${Table} label="Best so far" height=${150} rows=${x.map((steps, place) => ({ steps, value: y[place] })).filter((row) => row.value !== null)} rowKey=${(/** @type {any} */ row) => row.steps}
       columns=${[
         { name: "steps", title: "unique steps", value: (/** @type {any} */ row) => row.steps, show: (/** @type {any} */ row) => number(row.steps) },

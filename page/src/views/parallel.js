@@ -1,15 +1,17 @@
 // Parallel coordinates: a line for each trial through its values. Brushing an axis chooses trials.
 import { useRef, useState } from "preact/hooks";
-import { axesOf } from "../model/configs.js";
+import { axesOf, valueOn } from "../model/configs.js";
 import { perModel } from "../model/memo.js";
 import { Canvas, firstAtPlace, fit, place } from "../parts/canvas.js";
 import { shareOf } from "../model/ranks.js";
 import { colour, shade } from "../parts/colour.js";
 import { metric, plural, tick } from "../parts/format.js";
 import { html } from "../parts/html.js";
+import { goByRank } from "../parts/keys.js";
 import { Empty, Panel } from "../parts/panel.js";
+import { useModelInSight } from "../parts/sight.js";
 import { Table } from "../parts/table.js";
-import { hovered, lit, model, select, selected } from "../state.js";
+import { EMPTY, hovered, lit, select, selected } from "../state.js";
 
 /**
  * @typedef {import("../model/derive.js").Model} Model
@@ -20,11 +22,13 @@ import { hovered, lit, model, select, selected } from "../state.js";
 
 const TOP = 34;
 const BOTTOM = 24;
-const SIDE = 60;
+const LEFT = 24;
+const RIGHT = 56;
 const MOST_AXES = 6;
 
 export function Parallel() {
-  const known = model.value;
+  const seen = useModelInSight("parallel");
+  const known = seen ?? EMPTY;
   const light = lit.value;
   const { trials, scales, lines } = scaled(known);
   const [brushes, setBrushes] = useState(/** @type {Record<string, [number, number]>} */ ({}));
@@ -43,7 +47,7 @@ export function Parallel() {
     selected.value = { kind: "trials", ids, label: "within the ranges that were marked on the axes" };
   };
   /** @param {number} place_ */
-  const x = (place_) => SIDE + (place_ / Math.max(scales.length - 1, 1)) * (size.current.width - 2 * SIDE);
+  const x = (place_) => LEFT + (place_ / Math.max(scales.length - 1, 1)) * (size.current.width - LEFT - RIGHT);
   /** @param {number} at */
   const y = (at) => TOP + (1 - at) * (size.current.height - TOP - BOTTOM);
   /** @param {number} py */
@@ -76,17 +80,18 @@ export function Parallel() {
       else if (before) brush(rest);
     },
     onPointerLeave: () => (hovered.value = null),
+    onKeyDown: goByRank,
     onClick: () => {
       if (drag.current) drag.current = null; // which was for an axis
       else if (hovered.value?.kind === "trial") select(hovered.value);
     },
   };
   const kept = Object.keys(brushes).length ? lines.filter((line) => within(line)) : lines;
-  return html`<${Panel} id="parallel" title="Parallel coordinates" remark=${trials.length ? `A line for each of ${plural(trials.length, "trial")}. Drag along an axis to choose some${kept.length < lines.length ? `: ${kept.length} chosen` : ""}.` : ""}
+  return html`<${Panel} id="parallel" title="Parallel coordinates" ready=${seen !== null} empty=${!trials.length || scales.length < 2} remark=${trials.length ? `A line for each of ${plural(trials.length, "trial")}. Drag along an axis to choose some${kept.length < lines.length ? `: ${kept.length} chosen` : ""}.` : ""}
     table=${() => html`<${ValueTable} known=${known} trials=${trials} scales=${scales} />`}
     controls=${html`<button type="button" class="quiet" disabled=${!Object.keys(brushes).length} onClick=${() => brush({})}>All</button>`}>
     ${trials.length && scales.length > 1
-      ? html`<${Canvas} height=${300} handlers=${handlers} label=${`Parallel coordinates of ${plural(trials.length, "trial")} over ${scales.map((scale) => scale.name).join(", ")}; the same is in the table.`}
+      ? html`<${Canvas} height=${300} handlers=${handlers} label=${`Parallel coordinates of ${plural(trials.length, "trial")} over ${scales.map((scale) => scale.name).join(", ")}; the same is in the table. Up and down go from trial to trial, Enter selects one.`}
           draw=${(/** @type {import("../parts/canvas.js").Surface} */ surface) => {
             size.current = surface;
             drawLines(surface, known, lines, scales, brushes, within, x, y, light);
@@ -105,7 +110,13 @@ const scaled = perModel((/** @type {Model} */ known) => {
 /** @param {Model} known @param {Trial[]} trials @returns {Scale[]} */
 function scalesOf(known, trials) {
   // Those that all trials have come first, as there is no room for all of them.
-  const axes = [...axesOf(known)].sort((a, b) => b.of.size - a.of.size).slice(0, MOST_AXES);
+  /** @param {import("../model/configs.js").Axis} axis */
+  const having = (axis) => trials.reduce((count, trial) => count + Number(valueOn(axis, trial.config) !== undefined), 0);
+  const axes = axesOf(known)
+    .map((axis) => ({ axis, count: having(axis) }))
+    .sort((a, b) => b.count - a.count)
+    .slice(0, MOST_AXES)
+    .map(({ axis }) => axis);
   const values = trials.map((trial) => Number(trial.value));
   const scales = axes.map((axis) => {
     if (axis.kind === "choice") {
@@ -113,11 +124,11 @@ function scalesOf(known, trials) {
       const at = new Map(choices.map((each, index) => [each, choices.length > 1 ? index / (choices.length - 1) : 0.5]));
       return {
         name: axis.name, ends: /** @type {[string, string]} */ (["", ""]), marks: /** @type {[number, string][]} */ (choices.map((each) => [at.get(each), String(each)])),
-        place: (/** @type {Trial} */ trial) => at.get(/** @type {any} */ (axis.of.get(trial.config))) ?? null,
-        text: (/** @type {Trial} */ trial) => String(axis.of.get(trial.config) ?? ""),
+        place: (/** @type {Trial} */ trial) => at.get(/** @type {any} */ (valueOn(axis, trial.config))) ?? null,
+        text: (/** @type {Trial} */ trial) => String(valueOn(axis, trial.config) ?? ""),
       };
     }
-    return numeric(axis.name, (trial) => /** @type {number|undefined} */ (axis.of.get(trial.config)) ?? null, [...axis.of.values()].map(Number), axis.log);
+    return numeric(axis.name, (trial) => /** @type {number|undefined} */ (valueOn(axis, trial.config)) ?? null, [...axis.of.values()].map(Number), axis.log);
   });
   if (values.length) scales.push(numeric(known.aim.metric, (trial) => trial.value, values, false));
   return scales;
@@ -182,30 +193,32 @@ function drawLines({ context, width, height }, known, lines, scales, brushes, wi
   }
   context.globalAlpha = 1;
   context.font = `11px ${colour("font")}`;
+  const apart = (width - LEFT - RIGHT) / Math.max(scales.length - 1, 1);
   scales.forEach((scale, index) => {
+    const isLast = index === scales.length - 1;
     const at = Math.round(x(index));
     context.fillStyle = colour("edge");
     context.fillRect(at - 0.5, TOP, 1, height - TOP - BOTTOM);
-    context.textAlign = "center";
+    context.textAlign = index === 0 ? "left" : isLast ? "right" : "center";
     context.textBaseline = "middle";
     context.fillStyle = colour("ink");
-    context.fillText(fit(context, scale.name, Math.max((width - 2 * SIDE) / Math.max(scales.length - 1, 1) - 8, 60)), Math.min(Math.max(at, 40), width - 40), 12);
+    context.fillText(fit(context, scale.name, Math.max(apart - 8, 40)), index === 0 ? 4 : isLast ? width - 4 : at, 12);
     const brush = brushes[scale.name];
     if (brush) {
       context.fillStyle = colour("brush");
       context.fillRect(at - 7, y(brush[1]), 14, y(brush[0]) - y(brush[1]));
     }
-    context.textAlign = index === scales.length - 1 ? "right" : "left";
+    context.textAlign = "left";
     const marks = scale.marks.length ? scale.marks : /** @type {[number, string][]} */ ([[0, scale.ends[0]], [1, scale.ends[1]]]);
-    const room = (width - 2 * SIDE) / Math.max(scales.length - 1, 1) - 14;
+    const room = isLast ? RIGHT - 8 : apart - 14;
     for (const [place_, text] of marks) {
       const shown = fit(context, text, Math.max(room, 30));
       const wide = context.measureText(shown).width;
-      const left = index === scales.length - 1 ? at - 6 - wide : at + 6;
+      const left = at + 6;
       context.fillStyle = colour("panel-veil");
       context.fillRect(left - 2, y(place_) - 7, wide + 4, 14);
       context.fillStyle = colour("ink-soft");
-      context.fillText(shown, index === scales.length - 1 ? at - 6 : at + 6, y(place_));
+      context.fillText(shown, left, y(place_));
       context.fillStyle = colour("edge");
       context.fillRect(at - 3, y(place_) - 0.5, 6, 1);
     }

@@ -8,8 +8,9 @@ import { colour, shade } from "../parts/colour.js";
 import { duration, number, plural } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import { Empty, Panel } from "../parts/panel.js";
+import { useModelInSight } from "../parts/sight.js";
 import { Table } from "../parts/table.js";
-import { hovered, lit, model, select, selected } from "../state.js";
+import { EMPTY, hovered, lit, model, select, selected } from "../state.js";
 
 /**
  * @typedef {import("../model/derive.js").Model} Model
@@ -22,7 +23,8 @@ const STRIP = 22;
 const MANY = 2000;
 
 export function Timeline() {
-  const known = model.value;
+  const seen = useModelInSight("timeline");
+  const known = seen ?? EMPTY;
   const clicks = useClicks();
   const light = lit.value;
   const bars = barsOf(known);
@@ -110,7 +112,7 @@ export function Timeline() {
   };
   const busy = bars.reduce((sum, bar) => sum + (bar.kind === "proof" ? 0 : bar.ended - bar.began), 0);
   const remark = bars.length ? `${plural(workers.length, "worker")}, ${duration(whole[1] - whole[0])}, ${Math.round((100 * busy) / Math.max((whole[1] - whole[0]) * workers.length, 1e-9))} % of it training. Drag over a stretch of time to see it larger.` : "";
-  return html`<${Panel} id="timeline" title="Workers over time" class="wide" remark=${remark} table=${() => html`<${BarTable} bars=${bars} begin=${whole[0]} />`}
+  return html`<${Panel} id="timeline" title="Workers over time" class="wide" ready=${seen !== null} empty=${!bars.length && !workers.length} remark=${remark} table=${() => html`<${BarTable} bars=${bars} begin=${whole[0]} />`}
     controls=${html`
       <button type="button" class="quiet" aria-label="Shorter window of time" onClick=${() => magnify(0.5)}>+</button>
       <button type="button" class="quiet" aria-label="Longer window of time" onClick=${() => magnify(2)}>−</button>

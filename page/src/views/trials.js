@@ -1,5 +1,5 @@
 // All trials: filtered, sorted, and linked to everything else.
-import { differingIn, sequencesOf, written } from "../model/configs.js";
+import { columnsOf, differingIn, written } from "../model/configs.js";
 import { metric, number, plural, shapes } from "../parts/format.js";
 import { html } from "../parts/html.js";
 import { Empty, Panel } from "../parts/panel.js";
@@ -20,8 +20,7 @@ export function Trials() {
   const same = known.trials.length ? written(tables, known.trials[0].config).filter(([name]) => !names.includes(name)) : [];
   /** @param {string} name */
   const sequence = (name) => (/** @type {Trial} */ trial) => {
-    const found = sequencesOf(tables, trial.config).get(name);
-    return found === undefined ? null : found;
+    return columnsOf(tables).get(name)?.[trial.config] ?? null;
   };
   const columns = [
     { name: "trial", title: "trial", value: (/** @type {Trial} */ trial) => trial.number },
