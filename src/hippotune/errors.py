@@ -43,6 +43,10 @@ class CheckpointError(HippoError):
     """A checkpoint cannot be written or read: missing, damaged, or made by another model."""
 
 
+class NothingToExport(HippoError):
+    """A trainer has nothing that can be written as plain data."""
+
+
 class StoreError(HippoError):
     """The store of facts cannot be used: unreachable, locked, or of a newer version."""
 

@@ -71,6 +71,8 @@ def mlflow(folder: Path) -> tuple[Shown, dict[str, Any]]:
             history = client.get_metric_history(run.info.run_id, key)
             shown += [(name, key, metric.step, metric.value) for metric in history]
         assert run.info.status == "FINISHED"
+        files = [file.path for file in client.list_artifacts(run.info.run_id)]
+        assert files == (["model.pt"] if name == "trial-2" else [])
     return shown, configs
 
 
@@ -79,7 +81,10 @@ def _plain(text: str) -> Any:
 
 
 def wandb(folder: Path) -> tuple[Shown, dict[str, Any]]:
-    shown: Shown = []
+    from wandb import teardown
+
+    teardown()  # its service process writes what it still has, and ends
+    models, shown = 0, Shown()
     configs: dict[str, Any] = {}
     for path in sorted((folder / "wandb").glob("offline-run-*/run-*.wandb")):
         name = "trial-" + path.stem.rpartition("-")[2]
@@ -87,9 +92,13 @@ def wandb(folder: Path) -> tuple[Shown, dict[str, Any]]:
             step = row.pop(STEP, None)
             numbers = {key: float(value) for key, value in row.items() if not key.startswith("_")}
             shown += [(name, key, step, value) for key, value in numbers.items()]
+        if (model := path.parent / "files" / "model.pt").exists():
+            assert (name, model.read_bytes()) == ("trial-2", b"weights")
+            models += any("model.pt" in str(record.files) for record in read_records(path))
         for run in (record.run for record in read_records(path) if record.HasField("run")):
             items = {item.key: json.loads(item.value_json) for item in run.config.update}
             configs[name] = {key: items[key] for key in ("lr", "optimizer") if key in items}
+    assert models
     return shown, configs
 
 
@@ -134,9 +143,12 @@ def main(kind: str, folder: Path, stepwise: bool) -> None:
         def view() -> Iterator[Store]:
             yield catalog.view(KEY)
 
+        model = folder / "model.pt"
+        model.write_bytes(b"weights")
         feed = Feed(target, view, "study", KEY.digest, True, warnings.append, at_once=15)
         feed.start()
-        feed.finish()
+        feed.finish((2, model))
+        model.unlink()
     assert not warnings, warnings
     print(json.dumps(READERS[kind](folder)))
 

@@ -17,8 +17,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hippotune import Config, HippoError, InvalidInput, MultiStep
+from hippotune.errors import NothingToExport
 from hippotune.study.exports import Origin, export
-from hippotune.trainers.export import NothingToExport, find_parts
+from hippotune.trainers.export import find_parts
 
 ORIGIN = Origin(
     "digits", Config({"lr": MultiStep(0.5, [4], 0.1), "bs": 64}), 7, {"loss": 0.25, "bad": np.nan}

@@ -6,17 +6,20 @@ import argparse
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hippotune.cli.command import Commands, add_command
 from hippotune.cli.studies import add_study, opened
 from hippotune.errors import InvalidInput
+from hippotune.scratch import Scratch
 from hippotune.study.exports import find_export
 
 if TYPE_CHECKING:
     from hippotune.sinks import Sink
-    from hippotune.store.base import Store
+    from hippotune.sinks.feed import OpenStore
+    from hippotune.store.catalog import StudyInfo
 
 _DESCRIPTION = """\
 Write a study to TensorBoard, MLflow, Weights & Biases or Trackio, from its first result on:
@@ -30,7 +33,8 @@ examples:
   hippo log digits --to mlflow:sqlite:///mlflow.db  or http://host:5000
   hippo log digits --to wandb:project               offline, below ./wandb
   hippo log digits --to trackio:project
-  hippo log digits --to tensorboard:runs --follow   and what comes, until Ctrl-C"""
+  hippo log digits --to tensorboard:runs --follow   and what comes, until Ctrl-C
+  hippo log digits --to tensorboard:runs --url http://host:8477    a study on a server"""
 
 
 def add_to(commands: Commands) -> None:
@@ -61,17 +65,9 @@ def run(options: argparse.Namespace) -> int:
 
     sinks = [parse(target, options.runs) for target in options.to]
     warnings: list[str] = []
-    with opened(options) as (catalog, info, home):
-
-        @contextmanager
-        def view() -> Iterator[Store]:
-            yield catalog.view(info.key)
-
+    with _source(options) as (log, info, find_model):
         study, share = asked_as(info)
-        feeds = [Feed(sink, view, study, info.key.digest, share, warnings.append) for sink in sinks]
-        exported = find_export(home, info.name, info.made)
-        number = None if exported is None else re.match(r"trial-(\d+)-", exported.name)
-        model = None if exported is None or number is None else (int(number[1]), exported)
+        feeds = [Feed(sink, log, study, info.key.digest, share, warnings.append) for sink in sinks]
         for feed in feeds:
             feed.start()
         try:
@@ -79,11 +75,35 @@ def run(options: argparse.Namespace) -> int:
                 threading.Event().wait()
         except KeyboardInterrupt:
             pass
+        model = find_model()
         for feed in feeds:
             feed.finish(model)
     for warning in warnings:
         print(f"hippo: {warning}")
     return 1 if warnings else 0
+
+
+FindModel = Callable[[], tuple[int, Path] | None]
+
+
+@contextmanager
+def _source(options: argparse.Namespace) -> Iterator[tuple[OpenStore, StudyInfo, FindModel]]:
+    """Yield what opens the log of a study, the study's entry, and what finds the model of its best trial."""
+    if options.url is not None:
+        from hippotune.serve.client.logs import RemoteLog
+
+        with Scratch() as folder:
+            remote = RemoteLog(options.url, options.study, options.plan, folder)
+            yield remote.open, remote.info, remote.model
+        return
+    with opened(options) as (catalog, info, home):
+
+        def model() -> tuple[int, Path] | None:
+            exported = find_export(home, info.name, info.made)
+            number = None if exported is None else re.match(r"trial-(\d+)-", exported.name)
+            return None if exported is None or number is None else (int(number[1]), exported)
+
+        yield lambda: nullcontext(catalog.view(info.key)), info, model
 
 
 def parse(target: str, runs: str) -> Sink:

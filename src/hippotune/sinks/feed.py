@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from hippotune.sinks.base import Model, Record, Sink, Source
@@ -119,16 +119,3 @@ class Feed:
         self._sink.save(number)
         self._given += 1
         self._moved = time.monotonic()
-
-
-@contextmanager
-def feeding(feeds: Sequence[Feed]) -> Iterator[None]:
-    """Feed sinks while the block runs. Where it is left by an exception, what is left is fed all the same."""
-    for feed in feeds:
-        feed.start()
-    try:
-        yield
-    except BaseException:
-        for feed in feeds:
-            feed.finish(patience=10.0)
-        raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,14 @@ class WandB(Sink):
                 case RunEnded(_, _, failed):
                     self._failed[name] = failed
                 case Model(run, path):
-                    self._run(run).save(str(path), base_path=str(path.parent), policy="now")
+                    self._keep(self._run(run), path)
                 case _:
                     self._run(record.run)
+
+    def _keep(self, opened: Any, path: Path) -> None:
+        """Copy a file to those of a run; W&B would keep a link to it."""
+        copied = shutil.copy(path, opened.dir)
+        opened.save(copied, base_path=opened.dir, policy="now")
 
     def _log(self, run: Run, rows: Sequence[Row]) -> None:
         opened, known = self._run(run), self._known[run.name]

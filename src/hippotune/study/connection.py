@@ -19,11 +19,12 @@ from hippotune.plan.node import Node
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime, acquire, release
+from hippotune.store.base import Store
 from hippotune.store.served import refuse_served
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.opening import Terms, open_plan
-from hippotune.study.reading import read_logged, read_spans
+from hippotune.study.reading import read_logged, read_spans, reading_plan
 from hippotune.study.recorded import recorded
 from hippotune.study.report import Trace
 from hippotune.study.start import find_start
@@ -133,6 +134,10 @@ class Connection:
         spent = partial(read_spans, self._study, runtime.store)
         trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), spent)
         return lambda: trace
+
+    def reading(self, runtime: Runtime) -> AbstractContextManager[Store]:
+        """Open the log of the plan for reading, on any thread."""
+        return reading_plan(self._study, runtime.store)
 
     def proofs(self, runtime: Runtime) -> tuple[ProofRecorded, ...]:
         """Return what was proved of the trainer."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hippotune.durable import replacing
-from hippotune.errors import HippoError, InvalidInput, MissingExtra
+from hippotune.errors import HippoError, InvalidInput, MissingExtra, NothingToExport
 from hippotune.sequences.config import Config
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def export_best(home: Path, number: int, origin: Origin, load: Callable[[], obje
     """
     if importlib.util.find_spec("torch") is None:
         return None
-    from hippotune.trainers.export import NothingToExport, plain_state
+    from hippotune.trainers.export import plain_state
 
     folder = export_folder(home, origin.study)
     target = folder / f"trial-{number}-step-{origin.step}.pt"

@@ -255,15 +255,15 @@ class Study:
         for callback in callbacks:
             checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
         limits = Limits.of(deadline, budget)
-        if self.url is not None and (sinks or (callbacks and self.tuner == "server")):
-            raise InvalidInput(
-                f"sinks and callbacks were given to a study on {self.url}; they run where the plan and the "
-                "tuner are: feed sinks there with hippo log, and use callbacks with tuner='client'"
-            )
         if self.url is not None and self.tuner == "server":
             from hippotune.serve.client.following import tune_there
 
-            return tune_there(self, tuner, limits, progress)
+            if callbacks:
+                raise InvalidInput(
+                    f"callbacks were given to a study that {self.url} tunes; they are called in the process "
+                    "that tunes: make the study with tuner='client'"
+                )
+            return tune_there(self, tuner, limits, progress, sinks)
         return tune(self, tuner, limits, progress, sinks, callbacks)
 
     async def train(self, group: Asks) -> list[Result]:

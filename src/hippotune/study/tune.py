@@ -15,12 +15,11 @@ from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.sinks.base import Sink
-from hippotune.sinks.feed import Feed, feeding
 from hippotune.study.callbacks import Callback, Callbacks
+from hippotune.study.feeding import Feeds
 from hippotune.study.limits import Limits
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
-from hippotune.study.reading import reading_plan
 from hippotune.study.report import Report, best_result, trial_reports
 from hippotune.study.tuning import Tuning
 from hippotune.study.work import Work
@@ -56,22 +55,16 @@ def tune(
         progress = Progress(study.name, tuner.metric, tuner.mode, runtime)
         told = Callbacks(callbacks, tuner.metric, tuner.mode)
         plan = connection.key.digest if sinks else ""
-        feeds = [_feed(study, runtime, plan, sink) for sink in sinks]
-        with feeding(feeds):
+        log, warn = partial(connection.reading, runtime), connection.warnings.append
+        feeds = Feeds(sinks, log, study.name, plan, study.share, warn)
+        with feeds.fed():
             tuning = _run(study, tuner, runtime, progress, limits, told)
             report = connection.follow(tuning, runtime, view, progress)
             connection.warnings += _failures(report)
             report = _with_export(study, report)
-        best = report._best
-        for feed in feeds:
-            feed.finish(None if best is None or best.exported is None else (best.number, best.exported))
+        feeds.finish(report._best, is_away=study.url is not None)
         connection.warn(view)
         return report
-
-
-def _feed(study: Study, runtime: Runtime, plan: str, sink: Sink) -> Feed:
-    warn = study._connection.warnings.append
-    return Feed(sink, partial(reading_plan, study, runtime.store), study.name, plan, study.share, warn)
 
 
 async def _run(

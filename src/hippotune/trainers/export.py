@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hippotune.errors import HippoError
+from hippotune.errors import HippoError, NothingToExport
 from hippotune.trainers.state import walk
 
 _NOT_ENTERED = (
@@ -27,10 +27,6 @@ _NOT_ENTERED = (
     logging.Logger,  # which leads to all others
 )
 _LEFT_OUT = object()
-
-
-class NothingToExport(HippoError):
-    """A trainer has nothing that can be written as plain data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,11 @@ def remote_listing(url: str) -> list[Listed]:
     ]
 
 
+def remote_info(api: Api, name: str, plan: str | None) -> StudyInfo:
+    """Return the entry of a study on a server."""
+    return chosen_study([_info(line) for line in _lines(api)], name, plan)
+
+
 def remote_study(url: str, name: str, plan: str | None) -> tuple[StudyInfo, History, list[StudyInfo]]:
     """Read a study of a server, and return its entry, what came of it, and related studies."""
     api = Api(url)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from hippotune.history.logged import Logged, LoggedNumbers
@@ -13,12 +13,13 @@ from hippotune.plan.node import Node
 from hippotune.serve.bodies import SessionStart
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.code import send_code
-from hippotune.serve.client.facts import read_facts, read_trace
+from hippotune.serve.client.facts import ServedLog, read_facts, read_trace
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.runtime import RemoteRuntime
 from hippotune.serve.definition import Definition, PlanOpened, define
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.runtime import Runtime
+from hippotune.store.base import Store
 from hippotune.study.connection import Connection
 from hippotune.study.models import Models
 from hippotune.study.report import Trace
@@ -130,6 +131,10 @@ class RemoteConnection(Connection):
         """Return what reads, when it is needed, what pictures are drawn from."""
         asked = [(trial.config, step, tuning.isolation_key(trial)) for trial, step in tuning.asked.items()]
         return read_trace(self.api, self.remote.key, asked, self.remote.first_fact)
+
+    def reading(self, runtime: Any) -> AbstractContextManager[Store]:
+        """Open the log of the plan for reading, on any thread."""
+        return nullcontext(ServedLog(self.api, self.remote.key))
 
     def proofs(self, runtime: Any) -> tuple[ProofRecorded, ...]:
         """Return what was proved of the trainer."""

@@ -1,11 +1,12 @@
-"""The facts of a plan on a server: all of them, put together as a store and a plan."""
+"""The facts of a plan on a server, put together as a store and a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.wire import decode_fact
@@ -16,6 +17,35 @@ from hippotune.store.memory import MemoryStore
 from hippotune.study.report import Trace
 
 _PAGE = 5000
+
+
+class ServedLog(MemoryStore):
+    """The log of a plan on a server: what is new there is read whenever its facts are asked for."""
+
+    def __init__(self, api: Api, key: str) -> None:
+        super().__init__()
+        self._api = api
+        self._key = key
+        self._incarnation = ""
+        self._read_on()
+
+    def facts(self, after: int = 0, limit: int | None = None) -> Iterator[tuple[int, Fact]]:
+        """Yield the facts after a number, those that are new on the server included."""
+        self._read_on()
+        return super().facts(after, limit)
+
+    def _read_on(self) -> None:
+        while True:
+            path = f"/plans/{self._key}/facts?after={self.last_number}&limit={_PAGE}"
+            page: FactPage = self._api.call("GET", path, None, FactPage)
+            if self._incarnation not in ("", page.incarnation):
+                raise StoreError(
+                    f"plan {self._key} was begun anew at {self._api.url}: read it from its start"
+                )
+            self._incarnation = page.incarnation
+            self.write([decode_fact(bytes(line.fact)) for line in page.facts])
+            if len(page.facts) < _PAGE:
+                return
 
 
 @dataclass(frozen=True)
@@ -33,17 +63,9 @@ class Replica:
 
 def read_facts(api: Api, key: str) -> Replica:
     """Read all facts of a plan."""
-    facts: list[tuple[int, Fact]] = []
-    after = 0
-    while True:
-        page: FactPage = api.call("GET", f"/plans/{key}/facts?after={after}&limit={_PAGE}", None, FactPage)
-        facts += [(line.number, decode_fact(bytes(line.fact))) for line in page.facts]
-        if len(page.facts) < _PAGE:
-            break
-        after = page.facts[-1].number
-    store = MemoryStore()
-    store.write([fact for _, fact in facts])
-    return Replica(store, Plan.replay(store.read()), facts)
+    store = ServedLog(api, key)
+    numbered = list(MemoryStore.facts(store))
+    return Replica(store, Plan.replay(store.read()), numbered)
 
 
 def read_trace(

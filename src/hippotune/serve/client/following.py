@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,12 +15,16 @@ from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.client.api import Api, Event, Pause, ServerLost
 from hippotune.serve.client.code import in_reach, send
 from hippotune.serve.client.connection import RemoteConnection
+from hippotune.serve.client.facts import ServedLog
 from hippotune.serve.client.models import RemoteModels
-from hippotune.serve.definition import Submission, Tuned
+from hippotune.serve.definition import PlanOpened, Submission, Tuned
 from hippotune.serve.records import StudyLine, StudyRecord
 from hippotune.serve.reports import report_of
 from hippotune.serve.snapshots import decode_snapshot
 from hippotune.shell.interrupts import ending_in_order
+from hippotune.sinks.base import Sink
+from hippotune.store.base import Store
+from hippotune.study.feeding import Feeds
 from hippotune.study.limits import Limits
 from hippotune.study.report import Report
 from hippotune.study.tuning import NO_LIMITS
@@ -29,8 +35,10 @@ if TYPE_CHECKING:
     from hippotune.study.study import Study
 
 
-def tune_there(study: Study, tuner: Tuner, limits: Limits, show: bool | None) -> Report:
-    """Have a server tune a study, and wait for its end."""
+def tune_there(
+    study: Study, tuner: Tuner, limits: Limits, show: bool | None, sinks: Sequence[Sink] = ()
+) -> Report:
+    """Have a server tune a study, and wait for its end; `sinks` are fed from here."""
     connection = study._connection
     assert isinstance(connection, RemoteConnection)
     api = connection.api
@@ -38,8 +46,25 @@ def tune_there(study: Study, tuner: Tuner, limits: Limits, show: bool | None) ->
     with ending_in_order(left), open_view(show) as view:
         send_study(study, tuner, limits=limits)
         connection.notes.clear()  # the tuner's process tells them
-        record = follow(api, study.name, view)
-    return report_of(api, record, RemoteModels(study, connection))
+        feeds = _feeds(study, connection, sinks)
+        with feeds.fed():
+            record = follow(api, study.name, view)
+            report = report_of(api, record, RemoteModels(study, connection))
+        feeds.finish(report._best, is_away=True)
+        connection.warn(view)
+        return report
+
+
+def _feeds(study: Study, connection: RemoteConnection, sinks: Sequence[Sink]) -> Feeds:
+    key = ""
+    if sinks:
+        opened: PlanOpened = connection.api.call("POST", "/plans", connection.definition, PlanOpened)
+        key = opened.key
+
+    def log() -> AbstractContextManager[Store]:
+        return nullcontext(ServedLog(connection.api, key))
+
+    return Feeds(sinks, log, study.name, key, study.share, connection.warnings.append)
 
 
 def moved(study: Study, url: str) -> Study:
