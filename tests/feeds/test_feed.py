@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import wandb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +20,9 @@ from feeds import programs
 from feeds.facts import example, expected, shown
 from hippotune import GridSearch, InvalidInput, Local, MultiStep, Study
 from hippotune.cli import main
-from hippotune.sinks import Model, Record, RunEnded, Sink, Source, TensorBoard
+from hippotune.sinks import Model, Record, RunEnded, Sink, Source, TensorBoard, WandB
 from hippotune.sinks.feed import Feed
+from hippotune.sinks.wandb import read_history
 from hippotune.store.base import Store
 from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import Result
@@ -127,6 +130,27 @@ def test_event_files_that_were_cut_anywhere_are_made_whole(
     assert {(run, name, step): value for run, name, step, value in numbers} == pytest.approx(
         expected(store), rel=1e-6, nan_ok=True
     )
+
+
+@pytest.mark.parametrize("size", [0, 5, 7, 40])
+def test_a_file_of_wandb_that_was_cut_anywhere_holds_what_is_before(size: int, tmp_path: Path) -> None:
+    store, warnings = filled(), list[str]()
+    feed(WandB(folder=tmp_path), store, warnings)
+    wandb.teardown()  # its service process writes what it still has, and ends
+    paths = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    whole = [len(list(read_history(path))) for path in paths]
+    with paths[0].open("ab") as file:
+        file.truncate(size)
+    (cursor,) = tmp_path.glob("wandb/hippo-*.json")
+    cursor.unlink()
+    feed(WandB(folder=tmp_path), store, warnings)
+    wandb.teardown()
+    assert warnings == []
+    assert len(list(read_history(paths[0]))) == 0
+    counted = Counter(
+        path.stem for path in tmp_path.glob("wandb/offline-run-*/*.wandb") for _ in read_history(path)
+    )
+    assert counted == dict(zip((path.stem for path in paths), whole, strict=True))
 
 
 class Told(hippo.Callback):

@@ -20,7 +20,9 @@ from hippotune.store.catalog import open_store
 
 
 def start(kind: str, folder: Path, *options: str) -> subprocess.Popen[str]:
-    environment = os.environ | {
+    # Not with the service of another test in this process: that one is not killed with it.
+    own = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
+    environment = own | {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "TRACKIO_DIR": str(folder / "trackio"),
         "WANDB_SILENT": "true",

@@ -70,7 +70,7 @@ class Feed:
             )
 
     def _run(self) -> None:
-        failures, given = 0, 0
+        failures, given, cause = 0, 0, ""
         while True:
             try:
                 with self._open_store() as store:
@@ -78,10 +78,12 @@ class Feed:
                 return
             except Exception as error:
                 failures, given = (1 if self._given > given else failures + 1), self._given
+                if failures == 1:  # what comes next may follow from it
+                    cause = f"{type(error).__name__}: {error}"
                 if failures > len(self._pauses):
                     self._warn(
-                        f"the sink {self._sink} was dropped, and training goes on: {type(error).__name__}: "
-                        f"{error}. What it lacks is in the log: hippo log {self._study} --to …"
+                        f"the sink {self._sink} was dropped, and training goes on: {cause}. "
+                        f"What it lacks is in the log: hippo log {self._study} --to …"
                     )
                     return
                 time.sleep(self._pauses[failures - 1])

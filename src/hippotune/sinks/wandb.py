@@ -29,7 +29,7 @@ from hippotune.sinks.base import (
 )
 
 STEP = "step"
-_MOST_OPEN = 64
+_MOST_OPEN, _MOST_KNOWN = 64, 1024
 # What W&B notes of this process says nothing of the workers, and takes a tenth of a second for each run.
 _QUIET: dict[str, Any] = {
     "console": "off",
@@ -108,6 +108,7 @@ class WandB(Sink):
             new = {name: float(value) for name, value in numbers.items() if (name, step) not in known}
             if new:
                 opened.log({STEP: step, "_timestamp": time, **new})
+                known.update((name, step) for name in new)
 
     def _run(self, run: Run) -> Any:
         if run.name in self._open:
@@ -119,7 +120,11 @@ class WandB(Sink):
             self._finish(next(iter(self._open)))
 
         number = self._id(run.name)
-        self._known[run.name] = set(_logged(self.folder / "wandb", number))
+        # What this process has logged may not be in a file yet, though the run is finished.
+        known = self._known.pop(run.name, set())
+        self._known[run.name] = known.union(_logged(self.folder / "wandb", number))
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
         tags = [] if run.parent is None else [f"parent:{run.parent}@{run.start}"]
         opened = wandb.init(
             project=self.project or self._source.study,
@@ -153,12 +158,11 @@ class WandB(Sink):
 
     def _finish(self, name: str) -> None:
         self._open.pop(name).finish(exit_code=int(self._failed.get(name, False)))
-        self._known.pop(name, None)
 
 
 def _logged(place: Path, number: str) -> Iterator[tuple[str, int]]:
     """Yield the names and steps of what the folders of a run hold."""
-    for path in place.glob(f"*-{number}/run-{number}.wandb"):
+    for path in place.glob(f"*/run-{number}.wandb"):
         for row in read_history(path):
             if isinstance(step := row.get(STEP), int):
                 yield from ((name, step) for name in row)
@@ -179,11 +183,14 @@ def read_records(path: Path) -> Iterator[Any]:
 
     messages: Any = wandb_internal_pb2
     store = DataStore()
-    store.open_for_scan(str(path))  # type: ignore[no-untyped-call]
+    try:
+        store.open_for_scan(str(path))  # type: ignore[no-untyped-call]
+    except AssertionError:  # how it says that the beginning was cut
+        return
     while True:
         try:
             data = store.scan_data()  # type: ignore[no-untyped-call]
-        except AssertionError:  # how it says that a record was cut
+        except AssertionError:  # and here, a record
             return
         if data is None:
             return
