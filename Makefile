@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-server page browser test lint types tests bench pictures docs wheel clean
+.PHONY: help setup demo demo-paper demo-server page browser test lint types tests bench pictures docs wheel clean
 
 help:  ## Show this help.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY) page  ## Make a virtual environment with everything, at pinned versions.
 
@@ -37,8 +37,30 @@ $(PAGE): page/package-lock.json page/build.js $(shell find page/src -type f)
 	$(NPM) --prefix page ci --omit=dev
 	$(NODE) node page/build.js
 
-demo: $(READY)  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
-	$(BIN)/hippo run examples/digits$(if $(filter ray,$(EXECUTOR)),_on_ray).py
+DEMO := examples/digits$(if $(filter ray,$(EXECUTOR)),_on_ray).py
+PAGE_FILE = $(CURDIR)/.hippo/$@.html
+WITH_PAGE = $$(test ! -f $(PAGE) || echo --html $(PAGE_FILE))
+SAY_PAGE = test ! -f $(PAGE_FILE) || echo "the page: file://$(PAGE_FILE)"
+
+demo: $(READY) page  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
+	@mkdir -p .hippo
+	$(BIN)/hippo run $(DEMO) $(WITH_PAGE)
+	@$(SAY_PAGE)
+	@echo "what was saved is in the line that begins with work; to try next:"
+	@printf '  %-58s %s\n' 'make demo' 'the same again: every result is there, nothing is trained'
+	@printf '  %-58s %s\n' '$(BIN)/hippo show digits' 'trials, best, stage tree; --web in a browser'
+	@printf '  %-58s %s\n' '$(BIN)/hippo plan $(DEMO)' 'what is shared, and what it costs on other numbers of workers: --workers 8,40'
+	@printf '  %-58s %s\n' 'make demo-paper' '448 trials on 40 workers, in seconds of virtual time'
+	@printf '  %-58s %s\n' '$(BIN)/hippo init mine.py' 'a study to start from; docs/tutorial.md goes on from there'
+
+demo-paper: $(READY) page  ## Replay 448 recorded trials on 40 workers in virtual time: trial by trial, and shared.
+	@mkdir -p .hippo
+	$(BIN)/python examples/recorded.py
+	$(BIN)/hippo run examples/recorded.py --no-progress $(WITH_PAGE)
+	@$(SAY_PAGE)
+	@echo "to try next:"
+	@printf '  %-58s %s\n' '$(BIN)/hippo plan examples/recorded.py --workers 8,40' 'what would be shared, before anything is trained'
+	@printf '  %-58s %s\n' '$(BIN)/hippo run examples/recorded.py --page' 'the page while it is replayed'
 
 demo-server: $(READY)  ## Start a server, have two processes submit overlapping studies, and see what is shared.
 	$(BIN)/python examples/two_clients.py

@@ -35,6 +35,13 @@ class NotExact(TrainerError):
         self.step = step
 
 
+class NotGiven(HippoError, KeyError):
+    """A hyper-parameter that `setup` asks for is not there: misspelt, or it does not change at this step."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class TrialFailed(HippoError):
     """One trial failed; the message ends with the traceback of the user's code."""
 

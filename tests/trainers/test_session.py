@@ -315,7 +315,7 @@ def test_a_class_that_is_no_trainer_or_not_finished_is_refused() -> None:
     with pytest.raises(TrainerError, match=r"Forgetful has to call super\(\)\.__init__"):
         new_session(forgetful).start(CONFIG, 0, None, False)
     unfinished = type("Unfinished", (Trainer,), {"setup": Logged.setup})
-    with pytest.raises(TrainerError, match=r"Unfinished cannot be made.*evaluate"):
+    with pytest.raises(TrainerError, match=r"Unfinished does not define evaluate\(\), train\(\)"):
         new_session(unfinished).start(CONFIG, 0, None, False)
 
 

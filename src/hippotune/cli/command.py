@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
+
+from hippotune.errors import InvalidInput
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run = Callable[[argparse.Namespace], int]
@@ -44,3 +47,11 @@ def whole_number(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return number
+
+
+def write_page(path: Path, document: str) -> None:
+    """Write a page that stands alone."""
+    try:
+        path.write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {error.strerror or error}") from error

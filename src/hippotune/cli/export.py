@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from hippotune.cli.command import Commands, add_command
+from hippotune.cli.command import Commands, add_command, write_page
 from hippotune.cli.studies import add_study, opened, reading
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.history.history import History
@@ -93,11 +93,7 @@ def _write_page(options: argparse.Namespace) -> int:
     from hippotune.page.source import StoredPlan, whole
 
     with opened(options) as (catalog, info, home):
-        document = alone(whole(StoredPlan(catalog, info, home)))
-    try:
-        options.html.write_text(document, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {options.html}: {error.strerror or error}") from error
+        write_page(options.html, alone(whole(StoredPlan(catalog, info, home))))
     return 0
 
 

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, time, timedelta
+from pathlib import Path
 
-from hippotune.cli.command import Commands, add_command, add_file, whole_number
+from hippotune.cli.command import Commands, add_command, add_file, whole_number, write_page
 from hippotune.cli.script import Script, load
+from hippotune.errors import InvalidInput
 from hippotune.study.report import Report
 
 _DESCRIPTION = """\
@@ -35,6 +37,7 @@ examples:
   hippo run digits.py > report.txt     progress on the terminal, the report in a file
   hippo run digits.py --no-progress    only the report
   hippo run digits.py --page           watch the tree grow in a browser
+  hippo run digits.py --html page.html the same as a file, when it has ended
   hippo run digits.py --deadline 3600  the best model in an hour
   hippo run digits.py --deadline 17:00 the best model by five o'clock
   hippo run digits.py --budget 2       the best model for two worker-hours
@@ -61,6 +64,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--page", action="store_true", help="serve a page of the study on this machine while it is trained"
     )
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write the page of the study to one file when it has ended"
+    )
     parser.add_argument("--port", type=whole_number, help="with --page: serve it on this port")
     parser.add_argument("--budget", type=float, metavar="HOURS", help="end after this many worker-hours")
 
@@ -84,11 +90,15 @@ def _deadline(text: str) -> float | datetime:
 def run(options: argparse.Namespace) -> int:
     """Tune and report."""
     script = load(options.file, options.arguments, options.module)
+    if options.html is not None:
+        _check_page(options.html)
     try:
         with _page(script, options.port) if options.page else nullcontext():
             report = script.study.tune(
                 script.tuner, deadline=options.deadline, budget=options.budget, progress=options.progress
             )
+        if options.html is not None:
+            write_page(options.html, _document(script))
     except KeyboardInterrupt:
         kept = f"everything is kept in {script.study.home}"
         print(f"stopped; {kept}: to go on: hippo run {shlex.join(script.command)}", file=sys.stderr)
@@ -96,7 +106,13 @@ def run(options: argparse.Namespace) -> int:
     finally:
         script.study.close()
     print(report)
-    return tell_failures(report)
+    status = tell_failures(report)
+    if options.progress is not False and not script.study.executor.virtual:
+        sys.stdout.flush()
+        shown = shlex.join(script.command if len(script.command) == 1 else (script.study.name,))
+        page = "--web shows it in a browser, hippo export writes tables and a page"
+        print(f"to look at it again: hippo show {shown}; {page}", file=sys.stderr)
+    return status
 
 
 @contextmanager
@@ -106,6 +122,25 @@ def _page(script: Script, port: int | None) -> Iterator[None]:
     with page_of(script.study, script.tuner, port) as server:
         print(f"the page of {script.study.name}: {server.url}", file=sys.stderr, flush=True)
         yield
+
+
+def _check_page(path: Path) -> None:
+    """Refuse to train for a page that could not be written in the end."""
+    from hippotune.page.bundle import asset
+
+    asset("index.html")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"cannot write to {path}: there is no folder {path.parent}")
+
+
+def _document(script: Script) -> str:
+    """Return the page of what was tuned, as one file."""
+    from hippotune.page.bundle import alone
+    from hippotune.page.running import source_of
+    from hippotune.page.source import whole
+
+    with source_of(script.study, script.tuner) as source:
+        return alone(whole(source))
 
 
 def tell_failures(report: Report) -> int:

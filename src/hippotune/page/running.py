@@ -45,8 +45,8 @@ class _Stop:
 
 
 @contextmanager
-def page_of(study: Study, tuner: Tuner, port: int | None = None) -> Iterator[PageServer]:
-    """Serve the page of a study as long as the block runs."""
+def source_of(study: Study, tuner: Tuner) -> Iterator[RunningPlan]:
+    """Give the facts of a study's plan, which this process trains, as long as the block runs."""
     runtime = study._connection.open()
     identity = study._connection.identity
     assert identity is not None
@@ -58,13 +58,21 @@ def page_of(study: Study, tuner: Tuner, port: int | None = None) -> Iterator[Pag
     }
     source = RunningPlan(runtime, about)
     try:
+        yield source
+    finally:
+        source.close()
+
+
+@contextmanager
+def page_of(study: Study, tuner: Tuner, port: int | None = None) -> Iterator[PageServer]:
+    """Serve the page of a study as long as the block runs."""
+    with source_of(study, tuner) as source:
+        runtime = source.runtime
         with PageServer(
-            identity.key.digest,
+            source.about()["plan"],
             source,
             study.home,
             port,
             actions=lambda feed: PlanActions(runtime, feed, _Stop(runtime, study.name)),
         ) as server:
             yield server
-    finally:
-        source.close()

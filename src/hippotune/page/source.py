@@ -102,7 +102,7 @@ class RunningPlan:
     """A plan that is trained in this process: told of facts when they are durable, whatever the store."""
 
     def __init__(self, runtime: Runtime, about: dict[str, Any]) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._about = about
         self._pulses = Pulses()
         self._told: deque[tuple[int, Fact]] = deque()
@@ -123,7 +123,7 @@ class RunningPlan:
     def facts(self, after: int) -> Iterator[tuple[int, Fact]]:
         """Return what was there at first from the store, and from then on what was told."""
         if after == 0:
-            for number, fact in self._runtime.store.facts():
+            for number, fact in self.runtime.store.facts():
                 after = number
                 yield number, fact
         while self._told:
@@ -133,11 +133,11 @@ class RunningPlan:
 
     def pulse(self) -> dict[str, Any] | None:
         """Look on the engine's thread."""
-        return self._pulses.of(self._runtime)
+        return self._pulses.of(self.runtime)
 
     def detail(self, node: Node, step: int) -> dict[str, Any]:
         """Read numbers from the store, and lines from the logs of leases."""
-        return _detail(self._runtime.store, self._runtime.place[0] / FOLDER, node, step)
+        return _detail(self.runtime.store, self.runtime.place[0] / FOLDER, node, step)
 
     def close(self) -> None:
         """Hear no more."""

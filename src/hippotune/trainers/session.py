@@ -23,6 +23,7 @@ from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.logged import Logging, Numbers
+from hippotune.trainers.making import make
 from hippotune.trainers.metrics import MetricsMissing, checked_metrics
 from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
@@ -150,7 +151,7 @@ class Session:
 
     def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
-        trainer = self._made()
+        trainer = make(self._class, self._settings, self._seed)
         before = dict(vars(trainer))
         seeding.seed_all(self._seed)
         self.phase = "prepare"
@@ -254,22 +255,11 @@ class Session:
             return
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
-    def _made(self) -> Trainer:
-        try:
-            trainer = self._class(self._settings, self._seed)
-        except TypeError as error:
-            raise TrainerError(f"{self._class.__name__} cannot be made: {error}") from error
-        if not hasattr(trainer, "settings"):
-            raise TrainerError(
-                f"__init__() of {self._class.__name__} has to call super().__init__(settings, seed)"
-            )
-        return trainer
-
     def _built(self) -> Trainer:
         assert self._prepared is not None
         self.phase = "build"
         seeding.seed_all(self._seed)
-        trainer = self._made()
+        trainer = make(self._class, self._settings, self._seed)
         vars(trainer).update(self._prepared.attributes)
         seeding.seed_all(self._seed)
         with Logging(trainer, "build"), trainer.around("build"):
@@ -325,7 +315,7 @@ class Session:
 
     def _setup(self, trainer: Trainer, values: Mapping[str, Any], complete: bool) -> None:
         self.phase = "setup"
-        hp = TrackedDict(handed_over(values))
+        hp = TrackedDict(handed_over(values), complete)
         read, alive = hp.read, weakref.ref(hp)
         with Logging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from hippotune.errors import TrainerError
+from hippotune.errors import NotGiven, TrainerError
 from hippotune.short import listed
 
 
@@ -16,16 +16,25 @@ class TrackedDict(dict[str, Any]):
     """Hyper-parameter values that note in `read` which of them were looked at, in whatever way.
 
     Going through all of them (iterating, copying, ``**hp``, comparing) looks at all. `read` is a set apart,
-    so that it can outlive the values.
+    so that it can outlive the values. `complete` says whether these are all values, or those that change.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], complete: bool = True) -> None:
         super().__init__(values)
         self.read: set[str] = set()
+        self._complete = complete
 
     def __getitem__(self, name: str) -> Any:
         self.read.add(name)
         return super().__getitem__(name)
+
+    def __missing__(self, name: str) -> Any:
+        known = listed(super().keys()) or "none"
+        if self._complete:
+            raise NotGiven(f"{name!r} is no hyper-parameter of this trial; these are: {known}")
+        raise NotGiven(
+            f"{name!r} does not change at this step; hp holds what does: {known}. Ask with: if {name!r} in hp"
+        )
 
     def __contains__(self, name: object) -> bool:
         self.read.add(str(name))

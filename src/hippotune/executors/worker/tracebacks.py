@@ -17,23 +17,27 @@ def describe(error: BaseException) -> str:
     and by what it was raised from.
     """
     written = traceback.TracebackException.from_exception(error)
-    if isinstance(error, HippoError) and not _trim(written):
+    if isinstance(error, HippoError) and not _trim(written, error):
         return str(error) if error.__cause__ is None else f"{error}\n\n{describe(error.__cause__)}"
-    _trim_chain(written)
+    _trim_chain(written, error)
     return "".join(written.format()).rstrip("\n")
 
 
-def _trim_chain(written: traceback.TracebackException) -> None:
-    _trim(written)
-    for earlier in (written.__cause__, written.__context__):
-        if earlier is not None:
-            _trim_chain(earlier)
+def _trim_chain(written: traceback.TracebackException, error: BaseException) -> None:
+    _trim(written, error)
+    for text, earlier in ((written.__cause__, error.__cause__), (written.__context__, error.__context__)):
+        if text is not None and earlier is not None:
+            _trim_chain(text, earlier)
 
 
-def _trim(written: traceback.TracebackException) -> bool:
-    """Cut off the leading frames that are Hippo's; return whether others are left."""
-    for index, frame in enumerate(written.stack):
-        if not frame.filename.startswith(_OURS):
-            written.stack[:] = written.stack[index:]
-            return True
-    return False
+def _trim(written: traceback.TracebackException, error: BaseException) -> bool:
+    """Cut off the leading frames that are Hippo's; return whether others are left.
+
+    Where Hippo raised on purpose, the message is enough, and the last frames go too.
+    """
+    users = [index for index, frame in enumerate(written.stack) if not frame.filename.startswith(_OURS)]
+    if not users:
+        return False
+    end = users[-1] + 1 if isinstance(error, HippoError) else None
+    written.stack[:] = written.stack[users[0] : end]
+    return True
