@@ -1,7 +1,8 @@
 """Temporary folders that do not stay: making one removes those that killed processes left.
 
 A folder is locked as long as it is used. Locks end with their processes: one without a lock is left over.
-Processes that were started with it, and outlived the one that was to end them, go with it.
+Processes that were started with it, and outlived the one that was to end them, go with it. In a process that
+has such a folder, further ones are made inside it, and go with it too, however the process ends.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Scratch:
 
     def _make(self) -> bool:
         """Make a folder; return whether it is locked before somebody took it for one that is left over."""
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_parent()))
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -71,8 +72,14 @@ def place() -> Path:
     return own.path
 
 
+def _parent() -> Path:
+    """Return where folders are made: in the one of this process, as long as that is there."""
+    own = os.environ.get(VARIABLE)
+    return Path(own) if own and os.path.isdir(own) else Path(tempfile.gettempdir())
+
+
 def _remove_left_over() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in _parent().glob(f"{_PREFIX}*"):
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
             try:
@@ -85,17 +92,22 @@ def _remove_left_over() -> None:
 
 
 def end_processes(folder: Path) -> None:
-    """Kill the processes that were started with a folder, where the system says which these are.
+    """Kill the processes that were started with a folder, or one inside it, where the system says which.
 
     It is in their environment, or, where they were forked and not started anew, they have its mark open.
     """
-    variable = f"{VARIABLE}={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
-            if variable in (process / "environ").read_bytes().split(b"\0") or any(
+            if _began_with(process / "environ", folder) or any(
                 _is_mark(link, folder) for link in (process / "fd").iterdir()
             ):
                 os.kill(int(process.name), signal.SIGKILL)
+
+
+def _began_with(environment: Path, folder: Path) -> bool:
+    variable = f"{VARIABLE}=".encode()
+    values = [each for each in environment.read_bytes().split(b"\0") if each.startswith(variable)]
+    return any(Path(os.fsdecode(value[len(variable) :])).is_relative_to(folder) for value in values)
 
 
 def mark(folder: Path) -> None:
@@ -105,5 +117,6 @@ def mark(folder: Path) -> None:
 
 def _is_mark(link: Path, folder: Path) -> bool:
     with suppress(OSError):  # it was closed
-        return os.readlink(link).removesuffix(" (deleted)") == str(folder / _MARK)
+        marked = Path(os.readlink(link).removesuffix(" (deleted)"))
+        return marked.name == _MARK and marked.is_relative_to(folder)
     return False

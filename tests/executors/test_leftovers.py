@@ -151,6 +151,23 @@ def test_a_keeper_that_still_clears_up_is_not_taken_for_one_that_was_left_over(t
     process.end()
 
 
+def test_a_folder_that_a_process_made_goes_with_it_when_it_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "makes.py").write_text(
+        "import os, signal\n"
+        "from hippotune.scratch import Scratch\n"
+        "print(Scratch().path, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = KeptProcess("makes", [], {**os.environ, "PYTHONPATH": str(tmp_path)}, output)
+    assert process.wait(SECONDS) == -signal.SIGKILL
+    made = Path(log.read_text().strip())
+    assert made.name.startswith("hippo-scratch-")
+    assert not made.exists()
+    process.end()
+
+
 def test_a_folder_of_processes_that_were_all_killed_goes_when_the_next_one_is_made() -> None:
     source = "from hippotune.scratch import Scratch; import os; print(Scratch().path, flush=True); os.abort()"
     killed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
