@@ -15,6 +15,7 @@ FILES = {
     "test_agreement": "compares real workers with virtual time, which no server has",
     "test_branching_page": "runs a page of the documentation as it stands, in one process",
     "test_deadlines": "virtual time, and programs of their own; see BOTH for the rest",
+    "test_kept": "memory of this process",
     "test_killed_proofs": "programs that are killed; tests/served kills servers and clients",
     "test_replay": "virtual time",
     "test_scripts": "programs of their own; tests/served/test_commands submits one",
