@@ -17,13 +17,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
-import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from hippotune.errors import HippoError
 from hippotune.executors.worker.failures import OutOfStep, failure_of
@@ -231,15 +232,14 @@ def _opened(part: Part, sealed: bytes) -> bytes | None:
 
 
 def _written(part: Part, failure: LeaseFailed) -> bytes:
-    content = json.dumps(asdict(failure)).encode()
+    content = msgspec.json.encode(failure)
     return content + _seal(part, content)
 
 
 def _read(part: Part, note: bytes | None) -> LeaseFailed | None:
     if note is None or (content := _opened(part, note)) is None:
         return None
-    values = json.loads(content)
-    return LeaseFailed(**{**values, "replaced": tuple(values["replaced"])})
+    return msgspec.json.decode(content, type=LeaseFailed)
 
 
 def _note_of(rank: int) -> str:
