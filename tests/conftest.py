@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -58,3 +59,11 @@ def s3(running_s3: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     for name, value in running_s3.environment.items():
         monkeypatch.setenv(name, value)
     return running_s3
+
+
+@pytest.fixture(autouse=True)
+def same_search_path() -> Iterator[None]:
+    """Leave modules where they are found: workers search where this process does."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
