@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import hippotune as hippo
 from hippotune import Constant, Cosine, MedianStopping, MultiStep, Warmup
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from chromium import launched
@@ -27,6 +29,16 @@ HALFWAY = 760.0
 
 
 Size = tuple[int, int]
+
+_AT_REST = """() => new Promise(done => {
+    let before = "", timer = 0;
+    const look = () => {
+        const now = document.querySelector(".tiles").textContent;
+        if (now === before) return done(clearInterval(timer));
+        before = now;
+    };
+    timer = setInterval(look, 2000);
+})"""
 
 
 @contextmanager
@@ -41,6 +53,7 @@ def opened(browser: Browser, url: str, scheme: str, size: Size = (1440, 1130)) -
     page = context.new_page()
     page.goto(url)
     page.get_by_text("training now").wait_for()
+    page.evaluate(_AT_REST)
     yield page
     context.close()
 
@@ -49,7 +62,12 @@ def take(page: Page, name: str) -> None:
     """Take one picture, when everything is drawn."""
     page.evaluate("scrollTo(0, 0)")
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    page.screenshot(path=FOLDER / name)
+    kept(page.screenshot(), name)
+
+
+def kept(picture: bytes, name: str) -> None:
+    """Keep a picture, in few colours: that takes a third of the room."""
+    Image.open(BytesIO(picture)).convert("RGB").quantize(256).save(FOLDER / name, optimize=True)
 
 
 def branch(page: Page) -> None:
@@ -87,7 +105,7 @@ def draw(browser: Browser, figure: Any, name: str, height: int) -> None:
     page = browser.new_page(viewport={"width": 900, "height": height}, device_scale_factor=1.5)
     page.set_content(figure.update_layout(height=height).to_html(include_plotlyjs=True))
     page.locator(".main-svg").first.wait_for()
-    page.screenshot(path=FOLDER / name)
+    kept(page.screenshot(), name)
     page.close()
 
 
@@ -102,7 +120,7 @@ def main() -> None:
             for scheme in ("light", "dark"):
                 with opened(browser, address(), scheme) as page:
                     take(page, f"page-{scheme}.png")
-                    page.locator("#tree").screenshot(path=FOLDER / f"tree-{scheme}.png")
+                    kept(page.locator("#tree").screenshot(), f"tree-{scheme}.png")
                 with opened(browser, address(), scheme) as page:
                     branch(page)
                     take(page, f"page-branch-{scheme}.png")
