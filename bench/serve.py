@@ -51,6 +51,8 @@ from serve_rig import (
     tuner_of,
 )
 
+# Where the tuners of clients are that are killed.
+TUNERS = ("client", "server")
 BARS = {
     "held": [Bar("steps_beside_the_union", "at most", 0), Bar("results_that_differ", "at most", 0)],
     "staggered": [Bar("steps_unaccounted_for", "at most", 0), Bar("staggered_that_differ", "at most", 0)],
@@ -155,7 +157,7 @@ def killed(kills: int, folder: Path, seed: int) -> dict[str, Any]:
             httpx.get(f"{server.url}/healthz")
             rounds += 1
             seconds = 0.01 + rounds * 1e-6  # another plan each round
-            clients = [ClientProcess(number, proxy.url, seconds) for number in range(2)]
+            clients = [ClientProcess(number, proxy.url, seconds, TUNERS[number]) for number in range(2)]
             for _ in range(min(4, kills - done)):
                 time.sleep(chance.uniform(0.5, 3.0))
                 done += 1
@@ -165,7 +167,7 @@ def killed(kills: int, folder: Path, seed: int) -> dict[str, Any]:
                     server.start()
                 elif clients[victim].process.poll() is None:
                     clients[victim].kill()
-                    clients[victim] = ClientProcess(victim, proxy.url, seconds)
+                    clients[victim] = ClientProcess(victim, proxy.url, seconds, TUNERS[victim])
             differ += sum(client.results() != expected[client.number] for client in clients)
     return {"kills": done, "cuts": proxy.cuts, "kill_rounds": rounds, "differ_after_kills": differ}
 

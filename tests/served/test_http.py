@@ -18,6 +18,7 @@ from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.executors.local.process import said_by
 from hippotune.protocol.events import WorkerJoined
 from hippotune.serve.guard import Limits
+from hippotune.serve.model_routes import sent_file
 from hippotune.serve.openapi import document
 from hippotune.serve.program import Options, serve
 from served.serving import Running, serving
@@ -122,6 +123,19 @@ def test_what_a_client_pickled_is_opened_by_processes_of_their_own_alone(tmp_pat
         answer = ask(running, "POST", "/plans", json=body)
     assert answer.status_code == 422
     assert int(mark.read_text()) != os.getpid()  # the server is on a thread of this process
+
+
+def test_what_code_of_clients_wrote_is_sent_if_it_is_no_link(tmp_path: Path) -> None:
+    secret, link = tmp_path / "secret", tmp_path / "model.pt"
+    secret.write_text("secret")
+    link.symlink_to(secret)
+    with pytest.raises(hippo.HippoError, match="cannot be read"):
+        sent_file(link)
+
+
+def test_a_whole_trainer_is_not_loaded_where_it_could_be_changed_on_its_way() -> None:
+    with pytest.raises(HippoError, match="use https, or export the model"):
+        hippo.Study("x", Walker, url="http://host.example:1").load({"lr": 0.1, "bs": 16}, 1)
 
 
 def test_a_worker_is_believed_nothing_but_events(tmp_path: Path) -> None:

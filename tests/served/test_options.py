@@ -36,6 +36,12 @@ def tuned(url: str, trainer: type[hippo.Trainer] = Walker, **more: Any) -> hippo
 class Nosy(Walker):
     """Looks around: who it is, and which files of the server it can read."""
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"data": self.data, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.data, self.weights = state["data"], state["weights"]
+
     def evaluate(self) -> dict[str, float]:
         secrets = [self.settings["home"], self.settings["tokens"]]
         secrets += [f"{self.settings['home']}/{name}" for name in SECRETS]
@@ -120,6 +126,7 @@ def test_code_of_clients_runs_as_another_user_who_can_read_nothing_of_the_server
             assert best["seen"] == 0
             assert all((home / name).exists() for name in SECRETS)
             assert report.best.load().evaluate()["user"] == os.geteuid()
+            assert report.best.export(open_folder / "best.pt").stat().st_size > 0
     assert "k" * 20 not in log.read_text()
 
 

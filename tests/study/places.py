@@ -39,6 +39,7 @@ TESTS = {
     "test_steps_beyond_what_32_bits_count": "virtual time",
     "test_studies_in_virtual_time_share_where_real_ones_would": "virtual time",
     "test_studies_in_virtual_time_are_tuned_together_on_the_workers_of_the_first": "virtual time",
+    "test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone": "virtual time",
     "test_virtual_time_keeps_nothing_wherever_its_home_is": "virtual time",
     # No plan is opened.
     "test_a_start_that_does_not_fit_is_named": "a plain loop, without a plan",

@@ -201,6 +201,17 @@ def test_studies_in_virtual_time_are_tuned_together_on_the_workers_of_the_first(
         assert first.executor is second.executor
 
 
+def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(tmp_path: Path) -> None:
+    def loss(config: Config, step: int) -> dict[str, float]:
+        return {"loss": 1.0}
+
+    right, wrong = (simulated(name, tmp_path, metrics=loss) for name in ("right", "wrong"))
+    with right, wrong:
+        with pytest.raises(TrainerError, match=r"without .*accuracy"):
+            hippo.tune_together([(right, grid()), (wrong, grid(metric="accuracy"))], progress=False)
+        assert right.tune(grid(), progress=False).work.steps_found == 8 + 7 + 4
+
+
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         metrics = study.eval({"lr": 0.1, "bs": 16}, 5)

@@ -225,7 +225,8 @@ class Leases:
         elif event.phase in ("prepare", "build"):
             state.commands.append(Abort(event.error))
         elif event.phase == "contract":
-            self._requests.refuse(self._at_fault(lease, event), event.error)
+            if studies := self._at_fault(lease, event):
+                self._requests.refuse(studies, event.error)
         elif is_evaluation:
             self._requests.cannot_measure(lease.node_at(event.step), event.step, event.error)
         else:
@@ -235,12 +236,17 @@ class Leases:
             self._requests.fail(lease.node_at(step), step, event.error)
 
     def _at_fault(self, lease: Lease, event: LeaseFailed) -> frozenset[str]:
-        """Return the studies that ask for what no trial can do: others on the plan may be met."""
+        """Return the studies that ask for what no trial can do: others on the plan may be met.
+
+        Of metrics that are missing, these are the ones that read them; they may have ended by now.
+        """
+        if not event.missing:
+            return frozenset(lease.payers) or frozenset({lease.study})
         requirements = self._state.requirements
         reading = frozenset(study for study, metrics in requirements.items() if metrics & event.missing)
         for study in reading:
             del requirements[study]
-        return reading or frozenset(lease.payers) or frozenset({lease.study})
+        return reading
 
     def keep_apart(self, lease: Lease) -> None:
         """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""

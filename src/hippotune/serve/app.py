@@ -125,7 +125,8 @@ class Application:
 
     async def metrics(self, request: Request) -> Response:
         """Return all numbers."""
-        return Response(self._health.numbers(), media_type="text/plain; version=0.0.4")
+        numbers = await asyncio.to_thread(self._health.numbers)
+        return Response(numbers, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
         """Return what is served, as a document."""

@@ -22,6 +22,7 @@ from hippotune.serve.health import Health
 from hippotune.serve.hub import NotHere
 from hippotune.serve.messages import Failure, encode
 from hippotune.serve.tokens import Role, Tokens, User
+from hippotune.serve.turns import Turns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
 from hippotune.shell.runtime import Closed
 
@@ -66,12 +67,14 @@ class Guard:
         self._health = health
         self._hosts = {*_LOOPBACK, *hosts}
         self._buckets: dict[str, _Bucket] = {}
+        self._turns = Turns()
 
     def around(self, name: str, role: Role, handler: Handler) -> Handler:
         """Return a handler that lets only those pass who may."""
 
         async def guarded(request: Request) -> Response:
             began = time.monotonic()
+            await self._turns.wait()
             user = User("", "none")
             try:
                 self._check_source(request)

@@ -27,6 +27,7 @@ from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Definition, KeyParts, PlanOpened
 from hippotune.serve.inbox import Inbox
+from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
 from hippotune.serve.questions import WriteExport
@@ -74,7 +75,7 @@ class ServedPlan:
 
     def publish(self, first: int, facts: Sequence[Fact]) -> None:
         """Pass on facts that are durable; old ones are in the store."""
-        last = self.feed.after(0)[0]
+        last = self.feed.last
         new = [encode_fact(fact) for number, fact in enumerate(facts, first) if number > last]
         self.feed.put(*new)
         self.feed.heard(last + len(new) - _KEPT_FACTS)
@@ -124,7 +125,7 @@ class Hub:
         self.store = place.store
         self._place = place
         self.blobs = blobs
-        self._probes = probes
+        self.probes = probes
         self._holds = holds
         self._plans: dict[str, ServedPlan] = {}
         self._opening = threading.Lock()
@@ -142,7 +143,7 @@ class Hub:
         """Open the plan of a study."""
         parcel = self.blobs.parcel(definition.code)
         is_fixed = definition.code.kind != "entry"
-        probed = self._probes.identify(parcel, definition.version is None, is_fixed)
+        probed = self.probes.identify(parcel, definition.version is None, is_fixed)
         with self._opening:
             if self._is_closing:
                 raise NotHere("the server is about to end: try again when it is back")
@@ -235,7 +236,7 @@ class Hub:
         definition = plan.definition
         start = find_start(definition.start, self.folder)
         job = Job(None, definition.settings, definition.seed, start=start)
-        self._probes.ask(replace(plan.parcel, job=job), question)
+        self.probes.ask(replace(plan.parcel, job=job), question)
 
     @property
     def plans(self) -> list[ServedPlan]:
@@ -257,21 +258,23 @@ class Hub:
 
     # Sessions.
 
-    async def begin_session(self, key: str, id: str, study: str, user: str) -> tuple[ServedPlan, Session]:
-        """Begin a session, or return the one that has begun."""
+    async def begin_session(
+        self, key: str, id: str, study: str, user: str
+    ) -> tuple[ServedPlan, SessionOpened]:
+        """Begin a session, or go on with the one that has begun."""
         plan = self.plan(key)
         outbox = Outbox(asyncio.get_running_loop())
 
-        def begun() -> Session:
+        def begun() -> SessionOpened:
             if id not in plan.sessions:
                 plan.runtime.loop.handle(OwnerSet(study, user))
                 plan.sessions[id] = Session(id, study, user, plan.runtime, plan.inbox, outbox)
-            return plan.sessions[id]
+            session = plan.sessions[id]
+            if session.user != user:
+                raise InvalidInput(f"session {id} is another user's")
+            return SessionOpened(session.committed, session.beat(), plan.incarnation, plan.feed.last)
 
-        session = await plan.ask(begun)
-        if session.user != user:
-            raise InvalidInput(f"session {id} is another user's")
-        return plan, session
+        return plan, await plan.ask(begun)
 
     def session(self, key: str, id: str) -> tuple[ServedPlan, Session]:
         """Return a session that has begun; `NotHere` where it has not."""

@@ -79,7 +79,7 @@ class ModelRoutes:
         plan, which = await self._which(request)
         found, _ = await self._found(plan, which)
         path = await asyncio.to_thread(plan.runtime.files.verify, found)
-        return _sent(path)
+        return sent_file(path)
 
     async def export(self, request: Request) -> Response:
         """Have a process with the trainer's code write the model, and send it."""
@@ -88,6 +88,7 @@ class ModelRoutes:
         await asyncio.to_thread(plan.runtime.files.verify, found)
         scratch = Scratch()
         try:
+            self._hub.probes.lend(scratch.path)
             target = scratch.path / f"model{which.suffix}"
             question = WriteExport(
                 which.study,
@@ -102,7 +103,7 @@ class ModelRoutes:
         except BaseException:
             scratch.remove()
             raise
-        return _sent(target, scratch)
+        return sent_file(target, scratch)
 
     async def _which(self, request: Request) -> tuple[ServedPlan, WhichModel]:
         plan = self._hub.plan(request.path_params["key"])
@@ -121,10 +122,10 @@ class ModelRoutes:
         return await plan.ask(look)
 
 
-def _sent(path: Path, scratch: Scratch | None = None) -> Response:
+def sent_file(path: Path, scratch: Scratch | None = None) -> Response:
     """Send a file; a scratch folder goes afterwards."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
+    try:  # no link: code of clients may have written here, as a user who can read less
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     size = os.fstat(descriptor).st_size

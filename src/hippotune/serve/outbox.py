@@ -48,6 +48,12 @@ class Outbox:
         with self._lock:
             return self._dropped + len(self._items), self._items[max(number - self._dropped, 0) :]
 
+    @property
+    def last(self) -> int:
+        """The number of the last that was put."""
+        with self._lock:
+            return self._dropped + len(self._items)
+
     def knows(self, number: int) -> bool:
         """Whether everything after a number is still here."""
         return self._dropped <= number <= self._dropped + len(self._items)

@@ -130,12 +130,10 @@ class PlanRoutes:
         """Begin a session."""
         start = await self._body(request, SessionStart)
         key, id = request.path_params["key"], request.path_params["id"]
-        plan, session = await self._hub.begin_session(key, id, start.study, request.state.user.name)
+        plan, opened = await self._hub.begin_session(key, id, start.study, request.state.user.name)
         if start.metric is not None and start.mode is not None:
             await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
-        beat = await plan.ask(session.beat)
-        facts = plan.runtime.store.last_number
-        return reply(SessionOpened(session.committed, beat, plan.incarnation, facts))
+        return reply(opened)
 
     async def take(self, request: Request) -> Response:
         """Take messages."""

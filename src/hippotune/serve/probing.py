@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
@@ -75,6 +76,11 @@ class Probes:
             found["versions"],
             _RULES.get(found["fits"]),
         )
+
+    def lend(self, folder: Path) -> None:
+        """Let a process that opens parcels write to a folder."""
+        if self._user is not None:
+            shutil.chown(folder, self._user)
 
     def ask(self, parcel: Parcel, question: Question) -> dict[str, Any]:
         """Return the answer of a process that opens the parcel."""

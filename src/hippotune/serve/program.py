@@ -7,6 +7,7 @@ goes on from there.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import pwd
@@ -77,7 +78,10 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
         _close_to_others(parse_home(options.home)[0])
     home = ServedHome(parse_home(options.home)[0])
     try:
-        Server(options, home, say).run()
+        server = Server(options, home, say)
+        gc.collect()
+        gc.freeze()  # what is there by now stays: looking through all of it would stop requests for a while
+        server.run()
     finally:
         home.release()
 

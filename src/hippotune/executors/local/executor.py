@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
+import pwd
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -112,7 +112,7 @@ class Local(Executor):
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)
             for path in (job.checkpoints, *job.checkpoints.rglob("*")):
-                shutil.chown(path, self.worker_user)
+                os.chown(path, pwd.getpwnam(self.worker_user).pw_uid, -1, follow_symlinks=False)
         slots: dict[int, Slot] = {}
         groups, hang_after = WorkerGroups(), self._hang_after
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import shutil
+import pwd
 import signal
 import subprocess
 import sys
@@ -77,9 +77,11 @@ class WorkerProcess:
         for left in (log, lease_log.of_fresh(log)):  # by processes that died together with their parent
             lease_log.keep(left)
         self._log = log
-        with log.open("ab") as output, theirs, ExitStack() as copies:
+        # No link: the folder may be another user's, who could have this one write, or give away, anything.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open(log, flags, 0o666), "ab") as output, theirs, ExitStack() as copies:
             if user is not None:
-                shutil.chown(log, user)
+                os.fchown(output.fileno(), pwd.getpwnam(user).pw_uid, -1)
             descriptors = [theirs.fileno()]
             if echo is not None:  # its own number is taken by the child's output
                 descriptors.append(os.dup(echo))

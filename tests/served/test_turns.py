@@ -1,0 +1,81 @@
+"""Who comes when: messages of sessions, and requests that begin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from hippotune.serve import inbox as inboxes
+from hippotune.serve import turns
+from hippotune.serve.inbox import Inbox
+from hippotune.serve.turns import Turns
+
+
+class Reader:
+    """Notes which of its messages is handled."""
+
+    def __init__(self, name: str, messages: int, handled: list[str]) -> None:
+        self._name = name
+        self._left = list(range(messages))
+        self._handled = handled
+
+    def handle_next(self) -> bool:
+        if self._left:
+            self._handled.append(f"{self._name}{self._left.pop(0)}")
+        return bool(self._left)
+
+
+def test_sessions_take_turns_message_by_message() -> None:
+    posted: list[Callable[[], None]] = []
+    handled: list[str] = []
+    inbox = Inbox(posted.append)
+    for name, messages in (("a", 3), ("b", 2), ("c", 1)):
+        inbox.put(Reader(name, messages, handled))
+    while posted:
+        posted.pop(0)()
+    assert handled == ["a0", "b0", "c0", "a1", "b1", "a2"]
+
+
+def test_a_turn_that_is_over_goes_on_after_what_came_meanwhile() -> None:
+    posted: list[Callable[[], None]] = []
+    handled: list[str] = []
+    inbox = Inbox(posted.append)
+
+    class Slow(Reader):
+        def handle_next(self) -> bool:
+            until = monotonic() + 2 * inboxes._TURN_SECONDS
+            while monotonic() < until:
+                pass
+            return super().handle_next()
+
+    inbox.put(Slow("a", 2, handled))
+    posted.append(lambda: handled.append("another's"))
+    while posted:
+        posted.pop(0)()
+    assert handled == ["a0", "another's", "a1"]
+
+
+def test_requests_that_come_at_once_begin_in_several_rounds_of_the_event_loop() -> None:
+    rounds: list[int] = []
+
+    async def main() -> None:
+        beginning, count = Turns(), 0
+
+        def tick() -> None:
+            nonlocal count
+            count += 1
+            asyncio.get_running_loop().call_soon(tick)
+
+        async def request() -> None:
+            await beginning.wait()
+            rounds.append(count)
+            until = monotonic() + 2 * turns._TURN_SECONDS
+            while monotonic() < until:
+                pass
+
+        tick()
+        await asyncio.gather(*(request() for _ in range(5)))
+
+    asyncio.run(main())
+    assert len(set(rounds)) == 5
