@@ -46,6 +46,7 @@ BARS = [
     Bar("deaths_a_minute", "at least", 5),
 ]
 
+REAPED_SECONDS = 5.0
 SPACE = {"lr": [hippo.MultiStep(lr, [at], 0.5) for lr in range(1, 9) for at in (4, 8, 16)]}
 
 Results = list[dict[int, dict[str, float]]]
@@ -69,6 +70,14 @@ def lasting(root: psutil.Process) -> list[psutil.Process]:
     """Return the processes that outlive a study: this one, and the fork server, which waits for the next."""
     servers = [each for each in root.children() if "hippotune.executors.local.fork_server" in each.cmdline()]
     return [root, *servers]
+
+
+def left_over(root: psutil.Process, lasts: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that a study has left: a dead one that waits for the fork server's turn is none."""
+    _, alive = psutil.wait_procs(set(root.children(recursive=True)) - set(lasts), timeout=REAPED_SECONDS)
+    for process in alive:
+        print(f"left over: {process}", file=sys.stderr)
+    return alive
 
 
 def one_study(folder: Path, deaths: Path) -> tuple[Results, int]:
@@ -100,7 +109,7 @@ def sampled(folder: Path, deaths: Path, began: float, expected: Results) -> Samp
         sum(each.memory_info().rss for each in lasts) / 2**20,
         sum(each.num_fds() for each in lasts),
         sum(each.num_threads() for each in lasts),
-        len(set(me.children(recursive=True)) - set(lasts)),
+        len(left_over(me, lasts)),
         len(list((folder / "tmp").iterdir())),
         different,
         failed,
