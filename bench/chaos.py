@@ -57,6 +57,7 @@ AFTER_FIRST_STEP = 0.8
 """Attacks come until so many seconds after a life would have trained its first step."""
 
 ATTACKS_A_ROUND = 16
+NOTICED_SECONDS = 10.0
 CLOSE = 1e-9
 
 PLAIN = ("halving", "asha", "pbt", "hyperband", "tpe", "hypersched", "bohb", "branches")
@@ -242,13 +243,18 @@ def database(server: str | None, name: str) -> Iterator[str | None]:
 
 
 def connections(server: str | None, name: str) -> int:
+    """Return how many connections to a database stay; the server takes a moment to notice that one is closed."""
     if server is None:
         return 0
-    with psycopg.connect(server % "postgres") as connection:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
-        row = connection.execute(query, [name]).fetchone()
-        assert row is not None
-        return int(row[0])
+    ends = time.monotonic() + NOTICED_SECONDS
+    with psycopg.connect(server % "postgres", autocommit=True) as connection:
+        while True:
+            query = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+            row = connection.execute(query, [name]).fetchone()
+            assert row is not None
+            if row[0] == 0 or time.monotonic() > ends:
+                return int(row[0])
+            time.sleep(0.05)
 
 
 def studies(kinds: list[str]) -> Iterator[tuple[str, bool]]:
