@@ -243,7 +243,7 @@ def database(server: str | None, name: str) -> Iterator[str | None]:
 
 
 def connections(server: str | None, name: str) -> int:
-    """Return how many connections to a database stay; the server takes a moment to notice that one is closed."""
+    """Return how many connections to a database stay; a server notices a closed one after a moment."""
     if server is None:
         return 0
     ends = time.monotonic() + NOTICED_SECONDS

@@ -73,7 +73,7 @@ def lasting(root: psutil.Process) -> list[psutil.Process]:
 
 
 def left_over(root: psutil.Process, lasts: list[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes that a study has left: a dead one that waits for the fork server's turn is none."""
+    """Return what a study has left. A dead process that the fork server is about to reap is nothing."""
     _, alive = psutil.wait_procs(set(root.children(recursive=True)) - set(lasts), timeout=REAPED_SECONDS)
     for process in alive:
         print(f"left over: {process}", file=sys.stderr)
