@@ -364,7 +364,7 @@ class RemoteLoop:
 
     async def close(self) -> None:
         """End the session, when all that was said is sent."""
-        # A plan that cannot go on still takes in how the study ended; a connection that is lost takes nothing.
+        # A plan that cannot go on still takes in how the study ended; a lost connection takes nothing.
         if self._outgoing and not any(task.done() for task in self._tasks):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_sent.wait(), _CLOSE_SECONDS)
