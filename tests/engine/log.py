@@ -7,6 +7,7 @@ in the list. Every other line is an event, its time, and the commands that it le
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,17 +17,14 @@ from typing import Any
 
 from hippotune import Fluid
 from hippotune.engine.core import Engine
-from hippotune.engine.width_allocator import Fits
 from hippotune.plan import facts
 from hippotune.plan.plan import Plan
 from hippotune.protocol import events
 from hippotune.protocol.commands import Command
 from hippotune.protocol.events import Event
-from hippotune.protocol.failures import Retries
 from hippotune.protocol.fingerprint import Fingerprint, Leaf
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.allocation import Allocation
-from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences import Config
 from hippotune.trainers.base import Trainer
 
@@ -41,21 +39,12 @@ class Recorder(Engine):
 
     made: Recorder
 
-    def __init__(
-        self,
-        plan: Plan,
-        budget: int | None = None,
-        policy: WidthPolicy | None = None,
-        fits: Fits | None = None,
-        measured: Iterable[facts.MeasuredSteps] = (),
-        proofs: ProofPolicy | None = None,
-        retries: Retries = Retries(),  # noqa: B008
-        checkpoint_every: float | None = None,
-    ) -> None:
-        super().__init__(plan, budget, policy, fits, measured, proofs, retries, checkpoint_every)
-        assert not plan.nodes
-        self.head = {"budget": budget, "policy": policy, "widens": fits is not None, "proofs": proofs}
-        self.head["checkpoint_every"] = checkpoint_every
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        made_with = inspect.signature(Engine).bind(*given).arguments
+        assert not made_with["plan"].nodes
+        self.head = {name: made_with.get(name) for name in ("budget", "policy", "proofs", "checkpoint_every")}
+        self.head["widens"] = made_with.get("fits") is not None
         self.log: list[tuple[float, Event, list[Command]]] = []
         Recorder.made = self
 
@@ -117,6 +106,8 @@ def encoded(value: Any, configs: dict[Config, int]) -> Any:
         return {"position": list(value)}
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if isinstance(value, list | tuple):
         return [encoded(each, configs) for each in value]
     if isinstance(value, Mapping) and all(isinstance(key, int) for key in value):
@@ -151,6 +142,8 @@ def decoded(value: Any, configs: list[Config]) -> Any:
                 return facts.Position(*content)
             case "set":
                 return frozenset(content)
+            case "bytes":
+                return bytes.fromhex(content)
             case "numbered":
                 return {key: decoded(each, configs) for key, each in content}
             case "Fluid" | "Allocation":

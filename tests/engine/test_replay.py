@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.log import read
+from engine.log import Recorder, read
+from engine.record import rungs
+from hippotune import Simulated, Study
 from hippotune.engine.validation import validate
 from hippotune.protocol.events import DeadlineSet, WidthChanged, WorkerLost
+from hippotune.shell import runtime
+from tuners.test_conformance import Idle
 
 LOGS = {path.stem: path for path in sorted((Path(__file__).parent / "logs").glob("*.jsonl"))}
 
@@ -21,6 +25,16 @@ def test_a_recorded_study_leads_to_the_same_commands_and_facts(name: str) -> Non
         validate(log.engine)
     assert log.engine.trained > 0
     assert log.engine.leases == {}
+
+
+def test_a_study_is_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "Engine", Recorder)
+    with Study("recorded", Idle, executor=Simulated(2)) as study:
+        study.tune(rungs(), progress=False)
+    Recorder.made.write(tmp_path / "recorded.jsonl")
+    log = read(tmp_path / "recorded.jsonl")
+    assert all(commands == expected for commands, expected in log.replay())
+    assert log.engine.trained == Recorder.made.trained > 0
 
 
 def test_the_logs_hold_what_can_happen_to_real_studies() -> None:
