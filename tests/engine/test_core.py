@@ -251,7 +251,7 @@ def test_what_is_said_of_a_lease_that_is_over_tells_its_history() -> None:
         IllegalTransition, match=r"(?s)lease 0 on worker 0 is over.*4\.000 failed in train at 1"
     ):
         world.engine.handle(LeaseFinished(0, 10), 5.0)
-    with pytest.raises(IllegalTransition, match="names lease 7, which there is not"):
+    with pytest.raises(IllegalTransition, match="names lease 7, which does not exist"):
         world.engine.handle(LeaseFinished(7, 10), 5.0)
     with pytest.raises(IllegalTransition, match="joined twice"):
         world.engine.handle(WorkerJoined(0), 5.0)

@@ -102,7 +102,7 @@ def test_what_is_not_saved_and_not_missed_yet_is_told_by_name_and_once() -> None
         "Net does not save self.m: a step after a cut, self.m is 1.9 straight through"
     )
     assert (
-        "Put it into state_dict(), and back in load_state_dict(), or say by volatile = {'self.m'}"
+        "Put it into state_dict(), and back in load_state_dict(), or declare volatile = {'self.m'}"
         in told.text
     )
     audit = runs_of({"straight": (1.9,), "repeated": (0, 0.9)})

@@ -1,4 +1,4 @@
-"""Leases start: after every event, work is given to the workers that are free, as wide as it is worth."""
+"""Starts leases: after every event, free workers are given work, at the width that it is worth."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
 
 
 class Assignment:
-    """Starts leases, and has stopped what is to go on at another width."""
+    """Starts leases, and stops those that are to go on at another width."""
 
     def __init__(
         self,
@@ -99,20 +99,20 @@ class Assignment:
             if state.allocator is not None:
                 place = (choice.task.node, choice.task.start)
                 if place not in widths:
-                    widths = self._allocate(state.allocator)  # what has been started has made a difference
+                    widths = self._allocate(state.allocator)  # the leases just started change them
                 wish = widths.get(place, WAITS)
                 if place in state.troubles:
                     wish = min(wish, _WHOLE)
                 width = self._scheduler.width(choice, wish, state.allocator)
                 if not width:
-                    return  # what is free is kept for what stops to go on wider
+                    return  # the free slots are kept for a lease that stops to go on wider
                 if not self._proofs.width.is_proved(width):
                     self._start_narrow(choice, width, state.allocator)
                     continue
             self._start(choice, width)
 
     def _start_narrow(self, choice: Choice, width: Fraction, allocator: WidthAllocator) -> None:
-        """Begin to prove a width that is wanted, where that can be; else start at one that is proved."""
+        """Begin to prove the width that is wanted, where possible; otherwise start at one that is proved."""
         task, proof = choice.task, self._proofs.width
         if proof.resume(task, width):
             return
@@ -123,13 +123,13 @@ class Assignment:
         self._start(choice, proof.proved_within(ladder, width))
 
     def _has_room(self) -> bool:
-        """Make room for a save, if there is none; False until a save is over, or something is deleted."""
+        """Make room for a save, if there is none; False until a save has ended or a checkpoint is deleted."""
         if not self._checkpoints.has_room() and not self._state.eviction.is_deleting:
             self._checkpoints.evict()
         return self._checkpoints.has_room()
 
     def _allocate(self, allocator: WidthAllocator) -> dict[Place, Fraction]:
-        """Ask for widths; have stopped what is to go on at another one."""
+        """Ask for widths; stop the leases that are to go on at another one."""
         state, proof = self._state, self._proofs.width
         allocated = self._scheduler.allocate(allocator, state.claims, state.now)
         for lease, (step, width) in allocated.stops.items():
@@ -143,7 +143,7 @@ class Assignment:
         return allocated.widths
 
     def _start(self, choice: Choice, width: Fraction, proves: Fraction | None = None) -> None:
-        """Start a lease; what it trains first may be to prove another width."""
+        """Start a lease; its first step may prove another width."""
         state, task = self._state, choice.task
         source, worker = source_of(task), choice.worker
         trouble = state.troubles.get((task.node, task.start))

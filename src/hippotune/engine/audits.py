@@ -3,8 +3,8 @@
 A lease that passes a branch saves there and trains on. It notes its state one step later; a proof lease then
 takes that step from the branch's checkpoint, on another worker of the same platform where there is one, and
 must come to the same state. Where no worker of that platform is up, as after a move to another machine, the
-step waits for one and nobody for it. The first branches of a plan are audited in any case, later ones as long
-as all proofs together stay within a share of the work.
+audit waits for one; nothing waits for the audit. The first branches of a plan are always audited, later ones
+as long as all proofs together stay within a share of the work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hippotune.protocol.events import StateNoted
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.proof import ProofPolicy, Run
 
-# How many branches of a plan are audited whatever that takes.
+# How many branches of a plan are audited in any case.
 _FIRST = 2
 # How often a step is repeated, where only plain values differ: from the second time on it is measured too.
 _MOST_REPEATS = 4

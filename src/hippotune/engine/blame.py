@@ -1,7 +1,7 @@
-"""Who is to blame when a worker is lost: nobody, until a stage was tried again alone, and then that stage.
+"""What to blame when a worker is lost: nothing, until a stage was lost again alone, and then that stage.
 
 A worker that dies says nothing about the step that it died in. The loss is booked on the *stage* that it was
-in, as far as it was heard: the stretch from the last step with something to do at it. From then on
+last heard in: the stretch from the last step with something to do at it. From then on
 
 * the stage is paused for a while, longer after every loss,
 * leases that come by end where it begins, and
@@ -9,7 +9,7 @@ in, as far as it was heard: the stretch from the last step with something to do 
   no other work is lost with it.
 
 So a trial that crashes its worker takes no other with it. When the retries are used up, or three machines
-were lost, the stage is suspended: a fact of the plan, until somebody has it retried.
+were lost, the stage is suspended. That is a fact of the plan until a user retries it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hippotune.engine.lease import Lease
-from hippotune.engine.requests import Requests
+from hippotune.engine.request_failures import RequestFailures
 from hippotune.engine.state import State
 from hippotune.engine.trouble import Trouble
 from hippotune.plan.node import Node
@@ -43,15 +43,15 @@ class Stage:
 class Blame:
     """Books losses on stages, pauses these, and suspends them."""
 
-    def __init__(self, state: State, requests: Requests) -> None:
+    def __init__(self, state: State, failures: RequestFailures) -> None:
         self._state = state
-        self._requests = requests
+        self._failures = failures
 
     def stage_of(self, lease: Lease, at: int | None = None) -> Stage | None:
-        """Return the stage that a lease is in after `at` steps, or as far as was heard; None at its end.
+        """Return the stage that a lease is in after `at` steps, or was last heard in; None at its end.
 
-        To be asked while the lease still owes what it owes: a step at which metrics or a checkpoint are
-        missing may be where it is lost.
+        Call it before the lease's promises are released: a step at which metrics or a checkpoint are missing
+        may be where it is lost.
         """
         at = lease.at if at is None else at
         is_owed = at in lease.evaluations or at in lease.saves
@@ -67,7 +67,7 @@ class Blame:
         return Stage(place, lease.node_at(step), step, is_alone and place == lease.origin)
 
     def lose(self, stage: Stage | None, kind: FailureKind, reason: str, worker: int) -> None:
-        """A lease was lost in a stage, or what it came to there. The lease has to be released."""
+        """A lease was lost in a stage, or its state at the stage's end was. The lease must be released."""
         if stage is None:
             return
         state = self._state
@@ -76,13 +76,13 @@ class Blame:
         trouble.workers.add(worker)
         if stage.is_alone and kind == "out of memory" and trouble.losses[kind] > 1:
             self._forget(stage.place)
-            self._requests.fail(stage.node, stage.step, reason)
+            self._failures.fail(stage.node, stage.step, reason)
         elif stage.is_alone and trouble.is_used_up(state.retries):
             self._forget(stage.place)
             times = trouble.losses.total()
             lost = f"lost {times} times on the way to step {stage.step}, alone on its worker too"
             state.commands.append(Note(f"a stage is suspended: it was {lost}"))
-            self._requests.fail(stage.node, stage.step, f"{lost}; the last time: {reason}", suspended=True)
+            self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {reason}", suspended=True)
         else:
             lines = reason.strip().splitlines() or [""]
             cause = lines[-1 if kind in ("transient", "out of memory") else 0]
@@ -105,7 +105,7 @@ class Blame:
                 self._state.frontier.resume(place)
 
     def got_on(self, lease: Lease) -> None:
-        """A lease has come to a checkpoint, or to its end: where it started from there is no trouble."""
+        """A lease has come to a checkpoint, or to its end: the stage that it started with is fine."""
         if lease.origin in self._state.troubles:
             self._forget(lease.origin)
 
@@ -116,7 +116,7 @@ class Blame:
     # How leases go about stages in trouble.
 
     def isolate(self, lease: Lease) -> None:
-        """Let a lease end before stages in trouble; one that starts in trouble, where its stage ends."""
+        """End a lease before any stage in trouble; if it starts with one, end it where that stage ends."""
         state, first = self._state, self._first_stop(lease)
         ends = [step for node, step in state.troubles if _comes_by(lease, node, step)]
         if lease.origin in state.troubles:

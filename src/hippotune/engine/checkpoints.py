@@ -21,13 +21,13 @@ class Checkpoints:
     # Events.
 
     def best_changed(self, event: BestChanged) -> None:
-        """The checkpoints of the best results stay, whatever the budget."""
+        """The checkpoints of the best results stay, even above the budget."""
         self._best[event.study] = {
             self._state.plan.find(config, step, key).position(step) for config, step, key in event.best
         }
 
     def checkpoint_lost(self, event: CheckpointLost) -> None:
-        """A checkpoint is not what it was."""
+        """The files of a checkpoint are damaged or gone."""
         self.drop(event.position)
 
     def checkpoint_deleted(self, event: CheckpointDeleted) -> None:
@@ -37,7 +37,7 @@ class Checkpoints:
     # What stays.
 
     def pin(self, request: int, position: Position) -> None:
-        """Keep a checkpoint, whatever the budget, until its request is withdrawn."""
+        """Keep a checkpoint, even above the budget, until its request is withdrawn."""
         self._pinned[request] = position
 
     def unpin(self, request: int) -> None:
@@ -59,14 +59,14 @@ class Checkpoints:
         state.facts.append(state.plan.keep(position, checkpoint))
 
     def evict(self, more: int = 0) -> None:
-        """Drop what leaves too little room for a save by every worker, reserved saves and so many `more`."""
+        """Drop checkpoints until a save by every worker, all reserved saves and `more` others fit."""
         workers = self._state.workers
         under_way = len(workers.idle) + len(workers.busy) + self._reserved + more
         for position in self._state.eviction.excess(under_way, self._need):
             self.drop(position)
 
     def _need(self, position: Position) -> int:
-        """Grade a checkpoint: 0 may go, 1 is what a request or a trunk goes on from, 2 stays."""
+        """Grade a checkpoint: 0 may go, 1 a request or a trunk goes on from it, 2 stays."""
         state = self._state
         for lease in state.leases.running():
             if position in (lease.position(lease.start), lease.position(lease.resumes_at)):
@@ -114,7 +114,7 @@ class Checkpoints:
         return eviction.fits(saves + self._reserved + 1) or not (saves or eviction.is_deleting)
 
     def has_room_to_stop(self) -> bool:
-        """Whether a lease may end on its way: where what it saves there had to go, it would begin again."""
+        """Whether a lease may end on its way: without room for its checkpoint there, it would start over."""
         return self.has_room_for(1)
 
     def has_room_for(self, saves: int) -> bool:

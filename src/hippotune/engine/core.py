@@ -22,7 +22,9 @@ from hippotune.engine.lease import Lease
 from hippotune.engine.leases import Leases
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
+from hippotune.engine.request_failures import RequestFailures
 from hippotune.engine.requests import Requests
+from hippotune.engine.saves import Saves
 from hippotune.engine.scheduler import Demand, Scheduler
 from hippotune.engine.state import State, Suitable
 from hippotune.engine.turns import Turns
@@ -77,10 +79,12 @@ class Engine:
         self._orders = orders = Orders(state, checkpoints)
         self.proofs = Proofs(state, checkpoints, orders, proofs)
         requests = Requests(state, orders, checkpoints, self.proofs)
-        blame = Blame(state, requests)
+        failures = RequestFailures(state, requests)
+        blame = Blame(state, failures)
         self._interim = interim = Interim(state, checkpoints, checkpoint_every)
         self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame, interim)
-        leases = Leases(state, requests, checkpoints, orders, self.proofs, blame, interim)
+        leases = Leases(state, requests, failures, checkpoints, self.proofs, blame, interim)
+        saves = Saves(state, requests, failures, checkpoints, orders, blame, interim)
         workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
         control = Control(state, orders)
         self._turns = Turns(state, self.scheduler, orders, checkpoints, workers, checkpoint_every)
@@ -114,8 +118,8 @@ class Engine:
             events.WorkerNoted: workers.worker_noted,
             events.MetricsReported: leases.metrics_reported,
             events.StateNoted: self.proofs.state_noted,
-            events.CheckpointSaved: leases.checkpoint_saved,
-            events.SaveFailed: leases.save_failed,
+            events.CheckpointSaved: saves.checkpoint_saved,
+            events.SaveFailed: saves.save_failed,
             events.StepsMissed: leases.steps_missed,
             events.LeaseFinished: leases.lease_finished,
             events.LeaseFailed: leases.lease_failed,

@@ -1,7 +1,7 @@
-"""What studies may still take: until when they listen, and how many worker-seconds they may have in all.
+"""The limits of studies: a deadline, and a budget of worker-seconds.
 
-What a study cannot hear of within both is not worth starting. Of a budget, what runs already has the first
-claim: nothing is started that would leave it too little to come to its end.
+Nothing is started whose result a study would not get within both. Leases that run have the first claim to the
+budget: nothing is started that would leave them too little to come to their ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 Limit = Literal["deadline", "budget"]
 
-# What is met to within rounding is met.
+# A limit that is exceeded by rounding only is met.
 _ROUNDING = 1e-9
 
 

@@ -1,16 +1,16 @@
 """Which checkpoints to let go when they outgrow a budget.
 
-What goes first is what costs least to train again for every byte that it frees. What a lease started from,
-what an open request starts from, and the best results stay; where even those outgrow the budget, the cheapest
-of the starts go as well, because a disk has an end and everything can be trained again.
+The checkpoints that are cheapest to train again, for every byte that they free, go first. What a lease
+started from, what an open request starts from, and the best results stay. Where even those outgrow the
+budget, the cheapest of the starts go as well: the disk is finite, and everything can be trained again.
 
-The costs of checkpoints change as their neighbours come and go. They are looked at again when it is their
-turn to go, so that a choice costs a logarithm, not a walk.
+The cost of a checkpoint changes as its neighbours come and go. It is computed again when it is the
+checkpoint's turn to go, so a choice costs a logarithm, not a walk over all.
 
-What is let go takes room until its files are deleted, and that comes after it is recorded. So that the files
-never outgrow the budget by more than one checkpoint, however quickly workers save, room is promised before
-anything is saved: a lease starts if there is room for the save at its end, or if it is the only one, and
-promises as many others as there is room for.
+A dropped checkpoint takes room until its files are deleted, which happens after the drop is recorded. The
+files never outgrow the budget by more than one checkpoint, because room is promised before anything is saved:
+a lease starts if there is room for the save at its end, or if it is the only one, and promises as many other
+saves as there is room for.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CheckpointEviction:
     def excess(self, under_way: int, is_needed: Callable[[Position], int]) -> list[Position]:
         """Return what has to go so that as many more saves as are `under_way` fit into the budget.
 
-        `is_needed` grades a position: 0 may go, 1 is what a request or a trunk goes on from, 2 stays.
+        `is_needed` grades a position: 0 may go, 1 a request or a trunk goes on from it, 2 stays.
         """
         if self.budget is None:
             return []

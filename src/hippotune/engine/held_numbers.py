@@ -1,7 +1,7 @@
-"""What a lease has logged and the engine holds back for a moment, so that facts are few and large.
+"""Numbers that a lease has logged and that are not recorded yet: held back so that facts are few and large.
 
-Steps that take long are recorded one by one, quick ones about once in a second. Numbers never come after what
-makes training their steps again unnecessary: the metrics, a checkpoint or the end of the lease.
+Long steps are recorded one by one, short ones about once a second. The numbers of steps are always recorded
+before the metrics, the checkpoint or the end of the lease that make training these steps again unnecessary.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Interim checkpoints: saved on the way through a long stage, so that a loss costs only the last bit of it.
+"""Interim checkpoints: saved on the way through a long stage, so that a loss costs only the last part of it.
 
-They belong to their lease, which decides when to save (`LeaseRun`), and split no stage. One goes as soon as
-nothing would go on from it: when the next one is durable, or the end of its stage, or when its lease has
-failed or is not wanted. Until then it is a checkpoint like any other, and a fact of the plan: after a loss,
-also of the driver, training goes on from it. Where a config leaves at its step, or a request ends there, it
-becomes a lasting one.
+They belong to their lease, which decides when to save (`LeaseRun`), and they do not split the stage. An
+interim checkpoint is dropped as soon as nothing would go on from it: when the next one or the end of its
+stage is durable, or when its lease has failed or is not wanted any more. Until then it is a checkpoint like
+any other and a fact of the plan: after a loss, also of the driver, training goes on from it. Where a config
+branches off at its step, or a request ends there, it is kept for good.
 
 With a budget, room for two is reserved for every lease that lasts long enough to save on its way.
 """
@@ -21,10 +21,10 @@ from hippotune.protocol.events import CheckpointSaved, Event, NumbersLogged, Pro
 
 
 class Interim:
-    """Says which leases save on their way, and drops what they saved when it is of no use any more.
+    """Says which leases save on their way, and drops their checkpoints when these are of no use any more.
 
-    What is found in the plan, as the last one along its node, stays until a lease has started from it: it may
-    be asked for later.
+    One that was in the plan at the start, as the last along its node, stays until a lease has started from
+    it: it may be needed later.
     """
 
     def __init__(self, state: State, checkpoints: Checkpoints, every: float | None) -> None:
@@ -53,7 +53,7 @@ class Interim:
                 return
             if not self._checkpoints.has_room_for(2):
                 self._checkpoints.evict(more=2)
-                return  # until there is: it is offered again
+                return  # it is offered again when there is room
         lease.checkpoint_every = self._every
         self._state.changed[lease] = None
 
@@ -65,7 +65,7 @@ class Interim:
     # Checkpoints.
 
     def saved(self, lease: Lease, event: CheckpointSaved) -> Checkpoint:
-        """A lease has saved something; return it as it is to be kept."""
+        """A lease has saved a checkpoint; return it in the form that is kept."""
         position = lease.position(event.step)
         lease.resumes_at = max(lease.resumes_at, event.step)
         if not (event.checkpoint.interim or self._is_cut(lease, event.step)):
@@ -82,7 +82,7 @@ class Interim:
         return bool(lease.cut) and (is_unasked or step == lease.cut_at)
 
     def sweep(self, event: Event) -> None:
-        """Drop what nothing would go on from any more, after an event."""
+        """After an event, drop the interim checkpoints that nothing would go on from any more."""
         if not self._taken_up or isinstance(event, Progressed | NumbersLogged):
             return
         state, interim = self._state, self._state.plan.interim
@@ -97,7 +97,7 @@ class Interim:
             lease.interims = {step for step in lease.interims if lease.position(step) in interim}
 
     def _is_wanted(self, position: Position) -> bool:
-        """Whether something that waits, or that somebody may have retried, goes on from a checkpoint."""
+        """Whether an open request, or a suspended trial if it is retried, goes on from a checkpoint."""
         failure = self._state.plan[position.node].failure
         is_suspended = failure is not None and failure.suspended and failure.step > position.step
         return is_suspended or self._checkpoints.need_beside_leases(position) > 0

@@ -1,4 +1,4 @@
-"""A lease as the engine sees it: a path on its way, what it still owes, and its history."""
+"""A lease as the engine sees it: a path being trained, what it still owes, and its history."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Orders = tuple[int, frozenset[int], frozenset[int], frozenset[int], float | None
 class Lease:
     """A path on one or more workers: it evaluates at `evaluations`, saves at `saves` and stops at `end`.
 
-    What it promises belongs to `Promises`: here it is only looked at. `study` is the one whose turn it was;
-    others may be served on the way. `settled` are the steps whose saves are over, well or not. `peers` train
-    it together with `worker`. It was heard to be at `at` at the time `updated_at`. One that is `stopping`
-    takes on nothing more: it is to go on at another width, and has a `claim` to that many slots. One that is
-    `alone` has one stage, and its slot to itself. `taken` are
-    the steps along each node, and the seconds that they took; `logged` is what it has logged and is not
-    recorded yet. At `notes` it says what its state is. A `proof` repeats what was trained before; `startup`
-    is what its interpreter took to start, if it has one of its own. `platform` is that of its worker. Were it
-    lost now, training would go on from the step `resumes_at`; `interims` are the steps of its interim
-    checkpoints, saved every `checkpoint_every` seconds. The `payers` wait for what it brings, and have paid
-    for it until `paid_until`. One that is `cut` ends to make room for others; where nothing else was to be
-    saved there, that was `cut_at` a step.
+    Its promises belong to `Promises`, which alone changes them. `study` is the study whose turn it was; the
+    lease may serve others too. `settled` are the steps whose saves have ended, successfully or not. `peers`
+    train it together with `worker`. Its last event said that it was at step `at`, at the time `updated_at`. A
+    lease that is `stopping` takes on nothing more; if it is to go on at another width, it has a `claim` to
+    that many slots. One that is `alone` has one stage, and its slot to itself. `taken` are the steps along
+    each node, and the seconds that they took; `logged` are numbers that are not recorded yet. At the steps
+    `notes` it reports its state. A `proof` repeats what was trained before; `startup` are the seconds that
+    its interpreter took to start, if it has one of its own. `platform` is that of its worker. If it were lost
+    now, training would go on from the step `resumes_at`; `interims` are the steps of its interim checkpoints,
+    saved every `checkpoint_every` seconds. The `payers` are the studies that wait for its results, and are
+    charged for it up to `paid_until`. A lease that is `cut` ends to make room for others; `cut_at` is the
+    step where it ended, if nothing else was to be saved there.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""The leases there are: on which nodes they are under way, what they have taken, and who pays for that."""
+"""All leases: on which nodes they run, how much time they have taken, and which studies pay for that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hippotune.scheduling.fairness import NOTHING, Accounts, Rank
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import WAITS
 
-# How many leases that are over are remembered, for messages about events that come too late.
+# How many ended leases are remembered, for messages about events that come too late.
 _REMEMBERED = 16
 
 
@@ -40,7 +40,7 @@ class LeaseTable:
         return self._next_number - 1
 
     def open(self, lease: Lease) -> None:
-        """A lease starts. One that only proves something is listed on no node: nothing is asked of it."""
+        """A lease starts. A proof lease is listed on no node: it takes on no requests."""
         self.by_number[lease.id] = lease
         self._promises.open(lease)
         for node, _, _ in () if lease.proof else lease.path:
@@ -72,13 +72,13 @@ class LeaseTable:
         if lease is None:
             lease = next((each for each in self._over if each.id == number), None)
             if lease is None:
-                raise IllegalTransition(f"{event} names lease {number}, which there is not")
+                raise IllegalTransition(f"{event} names lease {number}, which does not exist")
         if lease.state not in states:
             raise IllegalTransition(f"{event} cannot come now: {lease.history()}")
         return lease
 
     def record(self, lease: Lease, now: float) -> list[Fact]:
-        """Enter what a lease has taken; return that, and what it has logged, as facts."""
+        """Add up the time that a lease took; return that, and the numbers that it has logged, as facts."""
         spent = (now - lease.began) * float(lease.width)
         if lease.proof:
             self.proof_seconds += spent - lease.startup
@@ -93,7 +93,7 @@ class LeaseTable:
         return [lease for lease in self.by_number.values() if lease.state == "running"]
 
     def training(self) -> list[Lease]:
-        """Return those that train something new, and do not only prove something."""
+        """Return the running leases that train something new: all but the proofs."""
         return [lease for lease in self.running() if not lease.proof]
 
     def on(self, node: Node) -> Iterable[Lease]:
@@ -107,16 +107,16 @@ class LeaseTable:
     # Who pays.
 
     def charge(self, lease: Lease, now: float, payers: Set[str] = frozenset()) -> None:
-        """Charge what a lease has taken to those who have waited below it; from now on others may wait."""
+        """Charge a lease's time since the last charge to its payers; `payers` pay from now on."""
         self.accounts.charge(lease.payers, _taken(lease, now))
         lease.payers, lease.paid_until = payers or lease.payers, now
 
     def ranks(self) -> Callable[[str], Rank]:
-        """Return what studies are put in order by."""
+        """Return the key by which studies are put in order."""
         return self.accounts.ranks(self._slots_by_study())
 
     def in_the_way_of(self, study: str) -> Iterator[Lease]:
-        """Yield the leases for those who would come after a study, were these leases over."""
+        """Yield the leases whose payers would come after a study if these leases were over."""
         slots = self._slots_by_study()
         for lease in self.training():
             part = lease.width / len(lease.payers)
@@ -137,7 +137,7 @@ class LeaseTable:
         return float(self.accounts.charged(study) + running)
 
     def to_spend(self, study: str, now: float, profile: Profile) -> float:
-        """Return what a study's running leases will charge it to their ends, as far as known."""
+        """Return what a study's running leases will still charge it until they end, as far as known."""
         usual = profile.usual or 0.0
         left = (
             max((lease.end - lease.at) * usual / profile.speed(lease.width) - (now - lease.updated_at), 0.0)
@@ -152,5 +152,5 @@ class LeaseTable:
 
 
 def _taken(lease: Lease, now: float) -> Fraction:
-    """Return the slot-seconds of a lease that nobody was charged for yet."""
+    """Return the slot-seconds of a lease that are not charged yet."""
     return max(Fraction(now) - Fraction(lease.paid_until), NOTHING) * lease.width

@@ -1,34 +1,30 @@
-"""What workers say of their leases.
+"""Handles what workers report of their leases.
 
 running ──────────▶ saving ──────────▶ over
 │  finished, failed   all saves are in
-└── lost with its worker: everything that it promised is open again
+└── lost with its worker: all its promises are open again
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
-from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
+from hippotune.engine.request_failures import RequestFailures
 from hippotune.engine.requests import Requests
 from hippotune.engine.state import State
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
 from hippotune.protocol.commands import DISK_FULL, Abort, Note
 from hippotune.protocol.events import (
-    CheckpointSaved,
     LeaseFailed,
     LeaseFinished,
     LeaseStarted,
     MetricsReported,
     NumbersLogged,
     Progressed,
-    SaveFailed,
     StepsMissed,
 )
 
@@ -40,16 +36,16 @@ class Leases:
         self,
         state: State,
         requests: Requests,
+        failures: RequestFailures,
         checkpoints: Checkpoints,
-        orders: Orders,
         proofs: Proofs,
         blame: Blame,
         interim: Interim,
     ) -> None:
         self._state = state
         self._requests = requests
+        self._failures = failures
         self._checkpoints = checkpoints
-        self._orders = orders
         self._proofs = proofs
         self._blame = blame
         self._interim = interim
@@ -106,7 +102,7 @@ class Leases:
         """Orders came too late: what they asked for is open again."""
         state = self._state
         if event.lease not in state.leases.by_number:
-            return  # the update crossed the end of its lease, and nothing of it is owed any more
+            return  # the update crossed the end of its lease, which owes nothing any more
         lease = state.leases.expect(event.lease, event, "running", "saving")
         lease.note(
             state.now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
@@ -116,59 +112,6 @@ class Leases:
         for step in sorted(event.saves):
             state.promises.break_save(lease, step)
         state.leases.forget_if_done(lease)
-
-    # Saves.
-
-    def checkpoint_saved(self, event: CheckpointSaved) -> None:
-        """A state is durable: whatever waited for it can start."""
-        state = self._state
-        lease = state.leases.expect(event.lease, event, "running", "saving")
-        lease.note(state.now, f"saved at {event.step}")
-        state.facts += lease.logged.release(lease.path, state.now)
-        lease.settled.add(event.step)
-        position = lease.position(event.step)
-        node = state.plan[position.node]
-        checkpoint = replace(self._interim.saved(lease, event), platform=lease.platform)
-        self._checkpoints.keep(position, checkpoint)
-        self._blame.got_on(lease)
-        state.workers.saved(position)
-        self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
-        state.leases.forget_if_done(lease)
-        was_guess = state.eviction.is_guess
-        state.eviction.kept(position)
-        self._checkpoints.evict()
-        if was_guess:
-            self._orders.use_room()
-
-    def save_failed(self, event: SaveFailed) -> None:
-        """A state could not be written: for want of room, which ends the study; for now; or not at all."""
-        state = self._state
-        lease = state.leases.expect(event.lease, event, "running", "saving")
-        lease.note(state.now, f"save failed at {event.step}: {event.error}")
-        if event.interim and event.step not in lease.saves:
-            told = event.error.strip().splitlines()[-1]
-            state.commands.append(Note(f"a stage could not be saved on its way, and goes on: {told}"))
-            return
-        stage = self._blame.stage_of(lease, event.step)
-        lease.settled.add(event.step)
-        state.promises.break_save(lease, event.step)
-        state.leases.forget_if_done(lease)
-        error = f"the checkpoint at step {event.step} could not be saved"
-        if event.kind == "disk full":
-            state.commands.append(Abort(f"{error}: {DISK_FULL}\n{event.error}", disk_full=True))
-        elif event.kind == "raised":
-            self._cannot_be_saved(lease, event.step, f"{error}: {event.error}")
-        else:
-            self._blame.lose(stage, event.kind, f"{error}: {event.error}", lease.worker)
-
-    def _cannot_be_saved(self, lease: Lease, step: int, error: str) -> None:
-        """Let trials fail that have to go on from a state; what was measured there stays."""
-        node = lease.node_at(step)
-        told = error.strip().splitlines()[-1]
-        self._state.commands.append(Note(f"a trial's state can neither be saved nor gone on from: {told}"))
-        self._requests.fail(node, step + (step in node.metrics), error, lease)
-        if lease.state == "running":
-            self._orders.shorten(lease)
 
     # Ends.
 
@@ -226,19 +169,19 @@ class Leases:
             state.commands.append(Abort(event.error))
         elif event.phase == "contract":
             if studies := self._at_fault(lease, event):
-                self._requests.refuse(studies, event.error)
+                self._failures.refuse(studies, event.error)
         elif is_evaluation:
-            self._requests.cannot_measure(lease.node_at(event.step), event.step, event.error)
+            self._failures.cannot_measure(lease.node_at(event.step), event.step, event.error)
         else:
             step = event.step
             if event.phase in ("load", "setup") and step == lease.start < lease.end:
                 step += 1  # others who start there find out for themselves
-            self._requests.fail(lease.node_at(step), step, event.error)
+            self._failures.fail(lease.node_at(step), step, event.error)
 
     def _at_fault(self, lease: Lease, event: LeaseFailed) -> frozenset[str]:
-        """Return the studies that ask for what no trial can do: others on the plan may be met.
+        """Return the studies whose requests no trial can meet; other studies on the plan go on.
 
-        Of metrics that are missing, these are the ones that read them; they may have ended by now.
+        Where metrics are missing, these are the studies that read them; they may have ended by now.
         """
         if not event.missing:
             return frozenset(lease.payers) or frozenset({lease.study})
@@ -249,6 +192,6 @@ class Leases:
         return reading
 
     def keep_apart(self, lease: Lease) -> None:
-        """Something went wrong that may be for lack of memory: have it alone on its slot from now on."""
+        """A failure that may be for lack of memory: do not pack this training with others any more."""
         if self._state.allocator is not None and lease.width < 1:
             self._state.allocator.keep_apart(lease.path[-1][0])

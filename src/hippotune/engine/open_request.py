@@ -1,4 +1,4 @@
-"""Open requests: what each still waits for, and when it has been answered in full."""
+"""Open requests: what each still waits for, and when it is answered in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leases promise when they start, and the updates to running ones when that changes."""
+"""What leases promise when they start, and the updates that tell running ones of changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Orders:
             promises.saves.add(lease, step)
 
     def use_room(self) -> None:
-        """It is known by now how large checkpoints are: take on what fits, the latest first."""
+        """The size of checkpoints is known now: promise the saves that fit, the latest first."""
         for lease in [each for each in self._state.leases.running() if not each.proof]:
             for step in sorted(self._on_the_way(lease), reverse=True):
                 self.entrust(lease.node_at(step), step, evaluate=False, save=True)
@@ -50,7 +50,7 @@ class Orders:
         }
 
     def _what_fits(self, lease: Lease, steps: set[int]) -> set[int]:
-        """Leave out saves that there is no room for: first what nothing waits for yet, then the earliest."""
+        """Leave out saves that do not fit: first those that nothing waits for yet, then the earliest."""
         eviction, checkpoints = self._state.eviction, self._checkpoints
         if eviction.budget is None:
             return steps
@@ -62,7 +62,7 @@ class Orders:
         return must.union(others)
 
     def entrust(self, node: Node, step: int, evaluate: bool, save: bool) -> None:
-        """Let a lease that is on its way to `step` of `node` see to it, where there is one."""
+        """Have a lease that will pass `step` of `node` evaluate or save there, if there is such a lease."""
         promises = self._state.promises
         for lease in self._state.leases.on(node):
             if self._state.halted or not lease.covers(node, step) or (lease.stopping and step > lease.end):
@@ -78,7 +78,7 @@ class Orders:
             return
 
     def shorten(self, lease: Lease) -> None:
-        """Let a lease end at the last step that anything needs."""
+        """End a lease at the last step that a request needs."""
         needed = set(lease.evaluations)
         for step in lease.saves:
             node = lease.node_at(step)
@@ -88,7 +88,7 @@ class Orders:
         self.stop_at(lease, max(needed, default=lease.at))
 
     def stop_at(self, lease: Lease, step: int) -> None:
-        """Let a lease end at a step, if it would have gone further."""
+        """End a lease at a step, if it would have gone further."""
         if step < lease.end:
             lease.end = step
             self._state.changed[lease] = None

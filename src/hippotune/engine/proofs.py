@@ -1,9 +1,9 @@
 """Proof leases: they repeat what was trained before, so that the two can be compared.
 
-A proof lease promises nothing that a request waits for, its metrics answer nobody, and nothing goes on from
-its state. Where it is lost with its worker, it is open again; what it proves is decided when all that belongs
-to it is there, once, and is a fact of the plan then. What to prove, and on which worker, is for the
-`Rehearsal`, the `WidthProof` and the `Audits` to say.
+A proof lease promises nothing that a request waits for, its metrics answer no request, and nothing goes on
+from its state. One that is lost with its worker is repeated. A proof is decided once, when all its runs have
+ended, and is a fact of the plan then. `Rehearsal`, `WidthProof` and `Audits` say what to prove, and on which
+worker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hippotune.protocol.proof import ProofPolicy
 class Proofs:
     """Starts proof leases and takes in what becomes of them. `running` has those on their way, by number.
 
-    `steps` are those that were repeated; noting states in other leases took `noting` seconds.
+    `steps` counts the steps that were repeated; noting states in other leases took `noting` seconds.
     """
 
     def __init__(
@@ -91,14 +91,12 @@ class Proofs:
     # Leases that prove.
 
     def start(self, urgent: bool) -> None:
-        """Start what can start: what is urgent, or, on workers that nothing else needs, everything."""
+        """Start urgent proofs, or, on workers that nothing else needs, all that can start."""
         while (found := self._next(urgent)) is not None:
             self._start(*found)
 
     def _next(self, urgent: bool) -> tuple[Repeat, int] | None:
-        is_room = (
-            self._state.workers.places > 0
-        )  # asked after every event: where there is none, nothing starts
+        is_room = self._state.workers.places > 0
         if is_room and (found := self.rehearsal.next(urgent)) is not None:
             return found
         if (found := self.width.next(urgent)) is not None:
@@ -145,7 +143,7 @@ class Proofs:
         state.commands.append(command)
 
     def takes(self, event: Event) -> bool:
-        """Take in an event of a proof lease; False for all others, and for saves, which are like any."""
+        """Handle an event of a proof lease; False for other leases, and for saves, which are all alike."""
         number: int | None = getattr(event, "lease", None)
         if number is None or (repeat := self.running.get(number)) is None:
             return False
@@ -200,5 +198,5 @@ class Proofs:
         repeat.owner.lost(repeat, reason)
 
     def worker_lost(self, worker: int) -> None:
-        """A worker is gone, and whatever its process had in memory."""
+        """A worker is gone, with everything that its process had in memory."""
         self.rehearsal.worker_lost(worker)

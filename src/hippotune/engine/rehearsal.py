@@ -8,15 +8,16 @@
     again       0 ── 1                 a second start from scratch, in a process that has trained before
 
 States and metrics of all four are compared, and so are the states before and after evaluate(). Where nothing
-is trained further than one step, there is no checkpoint to go on from: then `again` is all. Where only plain
-values differ, which may be clocks that agreed by chance, all is repeated once more, `again` to the end.
+is trained further than one step, there is no checkpoint to go on from, and `again` is the only repetition.
+Where only plain values differ, which may be clocks that agreed by chance, everything is repeated once more,
+with `again` to the last step.
 
 The reference is the first lease that starts from scratch. It is stopped a step later, if its path is long, so
 that its worker is free; it goes on after the proofs. Where there is none, because the plan was trained by a
 process that was killed before the proof was in, a proof lease is the reference.
 
-All are trained on one platform. Where no worker of the reference's is left, and there are others, there is
-another reference; and another rehearsal, where a plan that was proved goes on on other platforms alone.
+All runs are on one platform. Where no worker of that platform is left but others are, there is another
+reference. A plan that was proved, and goes on only on other platforms, is rehearsed again.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
 from hippotune.stages.frontier import Path
 
-# The reference is not stopped where it takes no more seconds than this to the end of its path.
+# The reference is not stopped if it reaches the end of its path within this many seconds.
 _SOON = 5.0
-# How many of the trials that were asked for are remembered, for the case that one has to be the reference.
+# How many requested trials are remembered, in case one has to be the reference.
 _MOST_TRIALS = 16
 
 
@@ -114,7 +115,7 @@ class Rehearsal:
             self._is_overdue = True
 
     def _candidate(self) -> Node | None:
-        """Return a node of a trial that can be the reference: one that nothing is known to keep from that."""
+        """Return the node of a trial that can be the reference: no failure is known on its way."""
         for node, (step, _) in self._trials.items():
             if step >= self._steps and not self._state.plan.obstacles(node, self._steps):
                 return node
@@ -169,7 +170,7 @@ class Rehearsal:
             self._orders.stop_at(lease, lease.at + 1)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
-        """A lease has metrics; return whether nobody but the rehearsal has asked for them."""
+        """A lease has metrics; return whether they are for the rehearsal only."""
         if lease is not self._lease or self._reference is None:
             return False
         if event.step not in self._reference.evaluations:
@@ -198,7 +199,7 @@ class Rehearsal:
         self._repeat_all(1)
 
     def _repeat_all(self, steps: int) -> None:
-        """Repeat what was trained, of what starts from scratch so many steps."""
+        """Repeat the training of the reference; from scratch, `steps` steps of it."""
         assert self._reference is not None
         path, study = self._reference.path, self._reference.study
         if path[-1][2] > 1:
@@ -267,7 +268,7 @@ class Rehearsal:
             return None
         used = [each for each in idle if repeat.fresh or not workers.is_pristine(each)]
         if not used and not self._state.requests and not self._state.leases.by_number:
-            used = idle  # nothing is left that a process could train before
+            used = idle  # no training is left that would make one of them a used process
         return next(iter(used), None)
 
     def _new_reference(self, urgent: bool) -> tuple[Repeat, int] | None:
@@ -324,7 +325,7 @@ class Rehearsal:
             self._give_up(losses, reason)
 
     def _give_up(self, losses: int, reason: str) -> None:
-        """Leave it undecided, for the next time: that workers are lost says nothing about the trainer."""
+        """Leave it undecided: lost workers say nothing about the trainer."""
         assert self._policy is not None
         text = (
             f"{self._policy.trainer} could not be rehearsed: the worker that repeated a step of the first "
@@ -362,7 +363,7 @@ class Rehearsal:
 
 
 def _path_to(node: Node, step: int) -> Path:
-    """Return the way from scratch to a step along a node."""
+    """Return the path from scratch to a step along a node."""
     path: list[tuple[Node, int, int]] = []
     along: Node | None = node
     while along is not None:

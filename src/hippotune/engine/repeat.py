@@ -15,21 +15,21 @@ from hippotune.stages.frontier import Path
 
 
 class Owner(Protocol):
-    """Whoever wants something repeated."""
+    """The proof that a repetition belongs to."""
 
     def done(self, repeat: Repeat) -> None:
-        """It was repeated, or raised."""
+        """The repetition has ended, or raised."""
 
     def lost(self, repeat: Repeat, reason: str) -> None:
-        """It was lost with its worker, or could not be loaded."""
+        """The repetition was lost with its worker, or its checkpoint could not be loaded."""
 
 
 @dataclass(slots=True, eq=False)
 class Repeat:
     """A path to be trained again, from scratch or from a checkpoint; what is seen of it goes into `run`.
 
-    `platform` is where it was begun last, and `losses` is how often in vain. What becomes of it is for its
-    `owner` to say.
+    `platform` is where it was started last, and `losses` is how often it was lost. Its `owner` decides what
+    becomes of it.
     """
 
     run: Run
@@ -76,7 +76,7 @@ def record(
     platform: str,
     width: int = 1,
 ) -> None:
-    """Make a verdict a fact of the plan. Where training differs, that ends the study, unless it is wide."""
+    """Make a verdict a fact of the plan. A difference ends the study, unless it is one between widths."""
     outcome, text = verdict.outcome, verdict.text
     told = (verdict.path, verdict.step, verdict.spread, verdict.volatile, width, platform)
     fact = ProofRecorded(kind, position, outcome, text, *told)

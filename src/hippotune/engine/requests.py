@@ -1,18 +1,14 @@
-"""What tuners ask for: requests come in, wait for what they miss, and are answered or fail."""
+"""Handles requests: they come in, wait for what is missing, and are answered."""
 
 from __future__ import annotations
 
-import math
-
 from hippotune.engine.checkpoints import Checkpoints
-from hippotune.engine.lease import Lease
 from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
-from hippotune.plan.facts import Fact, Position, RequestMade
+from hippotune.plan.facts import Fact, RequestMade
 from hippotune.plan.node import Failure, Node
-from hippotune.protocol.commands import Abort
 from hippotune.protocol.events import (
     BranchesForeseen,
     ConfigsForeseen,
@@ -40,12 +36,12 @@ class Requests:
             self._submit(request)
 
     def configs_foreseen(self, event: ConfigsForeseen) -> None:
-        """Configs that may be asked for later: running leases save where they part."""
+        """Configs that may be requested later: running leases save where these branch off."""
         for config in event.configs:
             self._grown(*self._state.plan.place(config, event.step))
 
     def branches_foreseen(self, event: BranchesForeseen) -> None:
-        """Steps at which others may leave a config: leases that pass them save there."""
+        """Steps at which other configs may branch off: leases that pass them save there."""
         node, facts = self._state.plan.place(event.config, max(event.steps))
         self._grown(node, facts)
         for step in event.steps:
@@ -57,13 +53,13 @@ class Requests:
         """A request is not waited for any more; leases that were for it alone stop."""
         self._checkpoints.unpin(event.request)
         if (request := self._state.requests.get(event.request)) is not None:  # not answered meanwhile
-            self._close(request)
+            self.close(request)
             for node in request.node.lineage():
                 for lease in self._state.leases.on(node):
                     self._orders.shorten(lease)
 
     def worth_changed(self, event: WorthChanged) -> None:
-        """A study thinks otherwise of its open requests."""
+        """A study gives its open requests other values."""
         known = self._state.requests
         self._state.worths.update(
             (number, worth) for number, worth in event.worths.items() if number in known
@@ -96,13 +92,13 @@ class Requests:
             state.commands.append(state.requests.pop(request.id).failed(failure))
 
     def _was_known(self, waiting: OpenRequest, node: Node, step: int, failure: Failure) -> bool:
-        """Whether there was an answer at a step before a failure: it was told then, and is told again."""
+        """Whether a step was answered before a failure: then it is answered again."""
         known = node.metrics.get(step)
         is_kept = step in node.checkpoints or not waiting.keeps(step)
         return known is not None and known[0] < failure.order and is_kept
 
     def _grown(self, node: Node, facts: list[Fact]) -> None:
-        """A config was placed in the plan: where it leaves what runs, its lease saves."""
+        """A config was placed in the plan: a lease that runs past its branch saves there."""
         if facts:
             self._state.facts += facts
             if node.parent is not None:
@@ -151,67 +147,13 @@ class Requests:
     def _conclude(self, waiting: OpenRequest) -> None:
         if not waiting.missing:
             step = waiting.request.step
-            self._close(waiting)
+            self.close(waiting)
             self._state.commands.append(waiting.concluded(waiting.node.holder(step).metrics[step][1]))
 
-    def _close(self, waiting: OpenRequest) -> None:
+    def close(self, waiting: OpenRequest) -> None:
         """A request is open no more: nothing is done for it alone."""
         number = waiting.request.id
         del self._state.requests[number]
         self._state.worths.pop(number, None)
         for step, node in waiting.missing.items():
             self._state.promises.withdraw(node, step, number)
-
-    # A request fails.
-
-    def fail(
-        self, node: Node, step: int, error: str, lease: Lease | None = None, suspended: bool = False
-    ) -> None:
-        """Training along `node` cannot reach `step`: all requests fail that have to pass there.
-
-        Those that go on from a later checkpoint, or that a lease other than `lease` is about to meet, need
-        not. Where it is `suspended`, the others may be met after somebody has it retried.
-        """
-        state = self._state
-        state.facts.append(state.plan.fail(Position(node.id, step), error, suspended, time=state.now))
-        failure = Failure(step, state.plan.order, error, suspended)
-        stack = [(node, step)]
-        while stack:
-            along, reach = stack.pop()
-            end = min((at for at in along.checkpoints if at >= reach), default=math.inf)
-            failing = {
-                number: None
-                for at, want in state.frontier.wants.get(along, {}).items()
-                if reach <= at < end and not self._is_coming(along, at, lease)
-                for number in want.requests
-            }
-            for number in failing:
-                request = state.requests[number]
-                self._close(request)
-                state.commands.append(request.failed(failure))
-            for branch in (reach, *along.branch_steps(reach)):
-                if branch >= end:
-                    break
-                stack += [(child, child.start) for child in state.frontier.live_branches(along, branch)]
-
-    def refuse(self, studies: frozenset[str], error: str) -> None:
-        """Studies ask for what the trainer cannot do: they end, and what they ask for is withdrawn."""
-        state = self._state
-        theirs = [number for number, each in state.requests.items() if each.request.study in studies]
-        for number in theirs:
-            self.request_withdrawn(RequestWithdrawn(number))
-        state.commands.append(Abort(error, studies=studies))
-
-    def cannot_measure(self, node: Node, step: int, error: str) -> None:
-        """Evaluation fails at a step: all requests fail that need metrics there; others may pass."""
-        state = self._state
-        state.facts.append(state.plan.fail(Position(node.id, step), error, evaluation=True, time=state.now))
-        want = state.frontier.wants.get(node, {}).get(step)
-        for number in list(want.requests if want is not None else ()):
-            request = state.requests[number]
-            self._close(request)
-            state.commands.append(request.failed(node.unmeasured[step]))
-
-    def _is_coming(self, node: Node, step: int, but: Lease | None) -> bool:
-        """Whether a lease, other than one, will bring metrics."""
-        return any(lease is not but for lease in self._state.promises.evaluations.at(node, step))

@@ -1,6 +1,6 @@
 """What to run next: whose turn it is, what is worth starting in time, and how wide.
 
-Nothing is changed here but what the frontier and the workers note for themselves.
+This changes no state, except for caches of the frontier and the workers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Demand(NamedTuple):
 
 
 class Scheduler:
-    """Looks at everything that the engine knows."""
+    """Decides by everything that the engine knows."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -54,7 +54,7 @@ class Scheduler:
         self._leases = state.leases
 
     def next(self, now: float) -> Choice | None:
-        """Return the longest task of the study whose turn it is: of the user, then the one, served least.
+        """Return the longest task of the next study: the one served least, of the user served least.
 
         A worker whose state is not in a checkpoint yet may go on from it if nothing that waits is longer.
         """
@@ -72,7 +72,7 @@ class Scheduler:
         for worker, position in self._workers.ready():
             own = self._state.held(position)
             if own is None:
-                self._workers.clear(worker)  # until something is to be done from there again
+                self._workers.clear(worker)  # until there is work from that state again
             elif not self._workers.suits(worker, self._state.kinds_for(own.goal)):
                 continue
             elif self._workers.has_place(worker):
@@ -139,9 +139,9 @@ class Scheduler:
         return next((task for task in tasks if self._can_start(study, task, now)), None)
 
     def demand(self, most: int) -> Demand:
-        """Return what there is work for: what is trained, and what could start, as wide as it may be.
+        """Return how many slots there is work for: running leases and ready tasks, at their widest.
 
-        Proofs take turns with that on the slots that there are.
+        Proofs do not count: they take turns with training on the same slots.
         """
         proving = {worker for lease in self._leases.running() if lease.proof for worker in lease.workers}
         slots, together = self._workers.kinds_taken(proving), 1
@@ -160,14 +160,14 @@ class Scheduler:
         return Demand(+slots, together)
 
     def _widest(self, goal: Node, start: int, end: int, slots: int) -> Fraction:
-        """Return how wide a path may be, were there so many slots; a slot at least."""
+        """Return how wide a path may be if there are `slots` slots: at least 1."""
         allocator = self._state.allocator
         return (
             Fraction(1) if allocator is None else max(*allocator.ladder(goal, start, end, slots), Fraction(1))
         )
 
     def is_gathering(self) -> bool:
-        """Whether widths that are chosen once wait for slots that are still to come."""
+        """Whether nothing starts yet because widths are chosen once and slots are still to come."""
         state = self._state
         if not state.slots_awaited or state.allocator is None or state.allocator.policy.resizes:
             return False
@@ -192,7 +192,7 @@ class Scheduler:
         return allocator.allocate(running, tasks, slots, beyond, now, values, claimed)
 
     def _soon(self, ready: set[Place]) -> list[Task]:
-        """Return what can start from states that are in memory only, or being saved, beside what is ready."""
+        """Return further tasks: those from states that are only in memory, or being saved."""
         states = {(self._state.plan[at.node], at.step): None for _, at in self._workers.unsaved()}
         for lease in self._leases.by_number.values():
             if lease.state == "saving":
@@ -210,7 +210,7 @@ class Scheduler:
         return max(known, default=-math.inf)
 
     def width(self, choice: Choice, wish: Fraction, allocator: WidthAllocator) -> Fraction:
-        """Return the widest that there are free slots for, within what was allocated; 0 for nothing."""
+        """Return the greatest width that the free slots allow, within what was allocated; 0 if none."""
         task, worker = choice.task, choice.worker
         ladder = allocator.ladder(task.goal, task.start, task.end, self._workers.slots)
         most = max(wish, ladder[0])

@@ -1,4 +1,4 @@
-"""What the engine knows. Handlers change it, while an event is handled; everybody else only reads."""
+"""What the engine knows. Only handlers change it, and only while an event is handled."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Suitable = Callable[[Config], frozenset[int]]
 class State:
     """The plan, the open requests, the leases and the workers, and what an event leads to.
 
-    `requirements` are the metrics that the tuners of studies read: every evaluation must bring them.
-    `probed` says whether a trial was ever trained, so that its trainer is known to work. `worths` is what
-    studies think of their open requests. `troubles` are the stages that were lost with their workers, since
+    `requirements` are the metrics that each study's tuner reads: every evaluation must return them.
+    `probed` says whether a trial was ever trained, so that the trainer is known to work. `worths` are the
+    values that studies give to their open requests. `troubles` are the stages that have lost a worker since
     their last checkpoint.
-    `now` is the time of the event that is being handled; `facts`, `commands`, the leases whose
-    orders have `changed`, and the `claims` of leases that have just stopped to go on wider, come of it.
-    `likely_branches` are steps along nodes that are worth a checkpoint before anything leaves there.
-    `most_slots` is how many slots the plan may keep while others wait for the rest; None while none do.
-    `pins` say which checkpoints stay because proofs start from them; `reserved` is how many free slots are
-    kept for one.
+    `now` is the time of the event that is being handled. The event leads to `facts`, to `commands`, to leases
+    whose orders have `changed`, and to the `claims` of leases that have just stopped to go on wider.
+    `likely_branches` are steps along nodes that get a checkpoint before any config branches off there.
+    `most_slots` is how many slots the plan may keep while other plans wait for slots; None while none wait.
+    `pins` say which checkpoints stay because a proof starts from them; `reserved` is the number of free slots
+    that are kept for a proof.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class State:
         self.allocator = None if policy is None else WidthAllocator(policy, self.profile, self._fits)
 
     def keep_narrow(self) -> None:
-        """Let no lease have more than one slot any more: the trainer learns otherwise there."""
+        """Give no lease more than one slot from now on: the trainer learns something else on several."""
         self._fits = None
         if self.allocator is not None:
             self.allocator.keep_narrow()
@@ -109,9 +109,9 @@ class State:
         return Fraction(1, 1 if self.allocator is None else self.allocator.policy.packing)
 
     def held(self, position: Position) -> Task | None:
-        """Return the best task for a worker that holds a state in memory alone.
+        """Return the best task for a worker that holds a state which no checkpoint has.
 
-        What is in trouble starts from a checkpoint: otherwise it could take the state with it.
+        A stage in trouble starts from a checkpoint: a lost worker would take the state with it.
         """
         tasks = self.frontier.tasks_from(self.plan[position.node], position.step)
         kept_back = self.troubles.keys() | self.frontier.paused

@@ -1,4 +1,4 @@
-"""What is said of two runs that differ: how they were trained, why they may differ, and what to do."""
+"""The texts about two runs that differ: how they were trained, why they may differ, and what to do."""
 
 from __future__ import annotations
 
@@ -130,13 +130,13 @@ EVALUATE = (
 )
 _VOLATILE = (
     "{names} of {trainer} {differ} each time the same step is trained, and {are} left out of the comparison. "
-    "If that is meant, say so by volatile = {declared} in the class; if training or a result depends on it, "
-    "that is not exact"
+    "If that is intended, declare volatile = {declared} in the class; if training or a result depends on it, "
+    "the trainer is not exact"
 )
 _FORGOTTEN = (
-    "{trainer} does not save {names}: a step after a cut, {told}. No metric and nothing saved differs "
-    "for it yet, but whatever training makes of it later will. {remedy}, or say by volatile = "
-    "{declared} in the class that nothing depends on it"
+    "{trainer} does not save {names}: a step after a cut, {told}. No metric and no saved value differs "
+    "because of it yet, but what training computes from it later will. {remedy}, or declare "
+    "volatile = {declared} in the class if nothing depends on it"
 )
 NOISY = (
     "{trainer} is exact up to the noise of its kernels: {path} differs by {spread:.1g} of its scale between "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hippotune.protocol.failures import FailureKind, Retries
 
-# So many machines lost under one stage are no coincidence.
+# This many machines lost in one stage are no coincidence.
 _MOST_MACHINES = 3
 
 
@@ -20,11 +20,11 @@ class Trouble:
     until: float = 0.0
 
     def is_used_up(self, retries: Retries) -> bool:
-        """Whether there were as many losses as are tried again, and one more."""
+        """Whether there were more losses than are retried."""
         machines = self.losses["infrastructure"]
         return machines >= _MOST_MACHINES or self.losses.total() - machines > retries.times
 
     @property
     def patience(self) -> int:
-        """How many times the usual silence of a worker is borne."""
+        """How many times as long as usual a worker may be silent."""
         return 1 << min(self.losses["hung"], 10)

@@ -1,10 +1,10 @@
-"""Turns: who pays for what runs, and when it makes room for others.
+"""Turns: which studies pay for a lease, and when it makes room for others.
 
-While a study waits for a slot that was served less than those whom a lease is for, the lease ends where its
-stage does, or once it has run for `checkpoint_every` at the end of its step: then the slot is given to
-whoever is next. It is the same where other plans wait (`OthersWait`), but that the slot is let go. Nothing is
-lost by that, nor trained twice: what is saved where a lease ends is gone on from. Where nobody waits, leases
-are as long as the work is.
+While a study waits for a slot, and was served less than the studies that a lease is for, the lease ends where
+its stage ends, or, once it has run for `checkpoint_every` seconds, at the end of its step. Then the next
+study gets the slot. Where other plans wait (`OthersWait`), the slot is released instead. Nothing is lost by
+that or trained twice: training goes on from the checkpoint where the lease ended. Where no study waits,
+leases are as long as the work is.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hippotune.protocol.commands import Wake
 from hippotune.protocol.events import Event, NumbersLogged, Progressed, StateNoted, Woken, WorkerLeaving
 from hippotune.stages.waiting import waiting_below
 
-# These change nothing about who waits.
-_IDLE_TALK = (Progressed, NumbersLogged, StateNoted)
+# These do not change which studies wait.
+_PROGRESS = (Progressed, NumbersLogged, StateNoted)
 
 
 class Turns:
-    """See the module. A lease has a turn of `seconds` at least; None leaves it to the ends of stages."""
+    """See the module. A turn lasts at least `seconds`; with None it ends at the end of a stage only."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Turns:
         self._seconds = math.inf if seconds is None else seconds
 
     def begin(self) -> None:
-        """Before anything is started: see who was served how much, and let go of what is others'."""
+        """Before leases are started: charge the running ones, and release slots that other plans wait for."""
         state = self._state
         if len(state.frontier.wanting) > 1:
             for lease in state.leases.running():
@@ -58,11 +58,11 @@ class Turns:
                 self._workers.worker_leaving(WorkerLeaving(worker))
 
     def end(self, event: Event) -> None:
-        """After all has started that can: see who pays, and whose turn is over."""
+        """After leases were started: find who pays for them, and end turns that are over."""
         state = self._state
         if isinstance(event, Woken):
             state.now = max(state.now, event.at)
-        if not isinstance(event, _IDLE_TALK):
+        if not isinstance(event, _PROGRESS):
             self._find_payers(event)
         waiting = self._scheduler.waiting() if len(state.frontier.wanting) > 1 else frozenset()
         state.leases.accounts.wait(waiting)
@@ -98,7 +98,7 @@ class Turns:
     # Whose turn is over.
 
     def _above_what_stays(self) -> Iterator[Lease]:
-        """Yield as many leases as have to end for the plan to have no more slots than it may keep."""
+        """Yield the leases that have to end so that the plan has no more slots than it may keep."""
         if (most := self._state.most_slots) is None:
             return
         excess = Fraction(self._state.workers.staying - most)
@@ -118,7 +118,7 @@ class Turns:
         return min((step for step in ends if lease.at < step <= lease.end), default=lease.end)
 
     def _cut(self, lease: Lease) -> None:
-        """Let a lease end soon: at a boundary, or, if it has had its turn, at the end of its step."""
+        """End a lease soon: at a boundary, or, if its turn is over, at the end of its step."""
         state, over = self._state, lease.began + self._seconds
         is_over = over <= state.now
         if lease.cut == "at a step" or (lease.cut and not is_over):

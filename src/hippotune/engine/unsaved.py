@@ -1,7 +1,8 @@
-"""What checkpoints leave out, and is not what it was a step after a load.
+"""Finds values that checkpoints leave out, and that differ a step after a load.
 
-A trainer's own state_dict() leaves out what it does not name, and a __getstate__() what it drops. A cache is
-made anew by the step that needs it, and is what it was. All else is lost, whether a metric shows it or not.
+A trainer's own state_dict() leaves out what it does not name, and a __getstate__() leaves out what it drops.
+A cache is rebuilt by the step that needs it, with the same value. Everything else is lost, whether a metric
+shows it or not.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from hippotune.protocol.proof import Run
 def unsaved(
     runs: Sequence[Run], left_out: Sequence[str], allowed: float
 ) -> tuple[list[Difference], set[str]]:
-    """Return what all runs from checkpoints have alike, and not as it was straight through; and what differs
-    between straight runs as well. Floats may be `allowed` apart.
+    """Return the values that are alike in all runs from checkpoints and differ from the straight run; and the
+    attributes that differ between straight runs too. Floats may be `allowed` apart.
     """
     truth, *others = runs
     unsteady: set[str] = set()

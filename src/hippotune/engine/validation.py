@@ -1,4 +1,4 @@
-"""What always holds between two events, as a check for tests and for debugging.
+"""Checks what always holds between two events, for tests and for debugging.
 
 * A request waits for exactly the steps that it misses: for metrics in the frontier, or for a checkpoint that
   a lease has promised. Nothing else is wanted.
@@ -112,7 +112,7 @@ def _proofs(engine: Engine) -> Iterator[str]:
         lease.id: lease for lease in engine.leases.values() if lease.proof and lease.state == "running"
     }
     for number in running.keys() ^ engine.proofs.running.keys():
-        yield f"lease {number} proves something, and nobody knows what"
+        yield f"lease {number} is a proof lease on one side only: in the lease table or in the proofs"
     for lease in running.values():
         if lease.evaluations:
             yield f"a proof promises metrics: {lease.history()}"
@@ -135,7 +135,7 @@ def _workers(engine: Engine) -> Iterator[str]:
             continue
         lease = engine.leases.get(number)
         if lease is None or worker not in lease.workers or lease.state != "running":
-            history = "which there is not" if lease is None else lease.history()
+            history = "which does not exist" if lease is None else lease.history()
             yield f"worker {worker} is busy with lease {number}: {history}"
     for number, lost in broken.items():
         if any(workers.busy.get(worker) != number for worker in lost.busy):

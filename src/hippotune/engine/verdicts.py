@@ -1,15 +1,15 @@
-"""Runs of the same training, judged: are they the same, and if not, what differs and why?
+"""Judges runs of the same training: are they the same, and if not, what differs and why?
 
 The first run was trained straight through; all others must have its states and metrics, bit for bit:
 
 * what a trainer declares as `volatile` is left out;
-* what differs by itself is volatile, with a warning: see `volatility`;
-* what is not saved, and is not what it was a step after a load, is told, with a warning too: no metric and
-  nothing that is saved depends on it yet;
-* where straight runs differ, in floats alone, in tensors and by at most `NOISE` of their scale, kernels are
-  not deterministic: then runs from checkpoints may differ by `TIMES` as much;
-* a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and by `ROUNDINGS` as much as
-  a nudged run does, in whatever that differs: such differences are what rounding makes.
+* what differs by itself is volatile, and there is a warning: see `volatility`;
+* for values that are not saved and differ a step after a load, there is a warning too: no metric and no saved
+  value depends on them yet;
+* where straight runs differ only in tensors of floats, by at most `NOISE` of their scale, kernels are not
+  deterministic: then runs from checkpoints may differ by `TIMES` as much;
+* a wide run may differ from a narrow one in floats, by `WIDTH` of their scale; and in each value by
+  `ROUNDINGS` times the difference that a nudged run has there: rounding explains such differences.
 """
 
 from __future__ import annotations
@@ -135,10 +135,10 @@ class _Case:
         return _Found(found.run, found.moment, items)
 
     def _compared(self, truth: Run, run: Run) -> Iterator[_Found]:
-        """Yield what differs. What a load changes shows a step later, if anything depends on it.
+        """Yield the differences. What a load changes shows a step later, if anything depends on it.
 
-        Where the first run was not measured, the first that was is what others are compared with, in what
-        tuners need: a time that was saved with a step is measured again right after a load.
+        Where the first run has no metrics, others are compared with the first run that has, in the metrics
+        that tuners need: a time that was saved with a step is measured again right after a load.
         """
         for moment in sorted({*run.moments} | {(step, True) for step in run.metrics}):
             if run.is_loaded(moment):
@@ -185,9 +185,10 @@ class _Case:
     # What is said.
 
     def _first_told(self, found: _Found, everything: list[_Found]) -> tuple[_Found, list[Difference]]:
-        """Return what to tell of a difference, and the states that it comes of, volatile or not.
+        """Return the difference to report, and the states that led to it, volatile or not.
 
-        Where the same differs between straight runs too, it is not the checkpoint's fault: that is told.
+        Where straight runs differ in the same, the checkpoint is not the cause: then that difference is
+        returned.
         """
         before = [it for it in everything if it.run is found.run and it.moment <= found.moment]
         states = {each.path: each for it in reversed(before) for each in it.items if not _is_metric(each)}
@@ -221,7 +222,7 @@ class _Case:
         return None
 
     def _differs(self, found: _Found, also: list[Difference], all_found: list[_Found]) -> Verdict:
-        """Say what differs: of what is not volatile first, or `also` what would be, for then it is not."""
+        """Say what differs: the states found, or else `also`, in which volatile values may be the cause."""
         run, (step, _), items = found.run, found.moment, found.items
         story = STORIES[run.name]
         if run.name == "again" and all(each.name != "twice" for each in self.runs):

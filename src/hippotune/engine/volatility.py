@@ -1,13 +1,13 @@
-"""Which plain values differ by themselves, and mean nothing: clocks, step times, memory, process numbers.
+"""Which plain values differ by themselves and mean nothing: clocks, step times, memory, process numbers.
 
-Only a number, a text, or a metric that no tuner needs can be volatile. What training computes must not be
-taken for one, nor what a checkpoint loses, so something has to tell them apart:
+Only a number, a text, or a metric that no tuner needs can be volatile. A value that training computes must
+not be taken for volatile, nor one that a checkpoint loses. These rules tell them apart:
 
 * what is trained shows in a metric that a tuner needs: no such metric may differ;
-* what is lost is the same each time. Volatile is what has three values in three runs of a step, or another
-  one when the same is done again, unless runs from the checkpoint go on with it as training does;
-* an audit measures only where there is a doubt: volatile is what repetitions that were measured differ in, or
-  what the step has left as it was and no repetition has.
+* what is lost is the same each time. A value is volatile if three runs of a step have three values, or if
+  doing the same again gives another one, unless runs from the checkpoint go on with it as training does;
+* an audit evaluates only where there is a doubt: a value is volatile if repetitions that were evaluated
+  differ in it, or if the straight step did not change it and every repetition did.
 
 Coarse clocks agree by chance: then it takes another round of runs to tell.
 """
@@ -80,7 +80,7 @@ class _Value:
         )
 
     def varies_at_a_branch(self) -> bool:
-        """Whether repetitions that were measured differ; or all from a step that has left it as it was."""
+        """Whether evaluated repetitions differ; or all differ from a straight step that did not change it."""
         straight, *repeated = self.runs
         (step,) = straight.states
         measured = {self.at(run, (step, False)) for run in repeated if run.metrics}

@@ -37,16 +37,16 @@ _LOOKS = 64
 
 
 def growth_pays(slow: float, fast: float, left: float, restart: float) -> bool:
-    """Whether to go on faster pays for a restart, where there is so much time left at the present speed."""
+    """Whether going on faster pays for a restart, with `left` seconds left at the present speed."""
     return fast * (left - restart) > _GAIN * slow * left
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """What comes of a policy's wishes.
+    """A policy's wishes, fitted to the slots.
 
-    `widths` are for what could start, by where it starts; 0 for what has to wait. `stops` are leases that
-    should stop, with the step at which and the width that they should go on at.
+    `widths` are those of tasks that could start, by where they start; 0 for one that has to wait. `stops` are
+    leases that should stop, each with the step to stop at and the width to go on at.
     """
 
     widths: dict[Place, Fraction] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class WidthAllocator:
         self._suitable = lru_cache(maxsize=1 << 16)(self._suits)
 
     def keep_apart(self, node: Node) -> None:
-        """Do not pack what leads along a node any more: there was not enough memory for that."""
+        """Pack no lease along a node any more: there was not enough memory for that."""
         self._unpacked.add(node)
         self._suitable.cache_clear()
 
@@ -198,16 +198,16 @@ class WidthAllocator:
         end = min((step for step in lease.saves if lease.at < step < lease.end), default=None)
         if end is not None and self._between(lease, lease.at, end) <= _NEAR * self._profile.restart:
             return end
-        return max(lease.at, lease.start + 1)  # no lease is for nothing
+        return max(lease.at, lease.start + 1)  # every lease trains at least one step
 
     def turn(self, lease: Lease) -> int:
-        """Return how many steps a wide lease may take before widths are thought over again."""
+        """Return how many steps a wide lease may take before widths are chosen again."""
         length = lease.goal - lease.start
         pace = self._between(lease, lease.start, lease.goal) / max(length, 1)
         return max(1, round(_TURN * self._profile.restart / pace), length // _PARTS)
 
     def _worth(self, lease: Lease) -> float:
-        """Return the time below which no restart is worth its while."""
+        """Return the time below which no restart pays."""
         return 2 * self._profile.restart * self._profile.speed(lease.width)
 
     def _between(self, lease: Lease, first: int, last: int) -> float:
@@ -219,7 +219,7 @@ class WidthAllocator:
         )
 
     def time_left(self, lease: Lease, now: float) -> float:
-        """Return the usual steps that a lease still has to go, were it on one slot."""
+        """Return the usual steps that a lease still has to train, as on one slot."""
         usual = self._profile.usual
         gone = (now - lease.updated_at) / usual * self._profile.speed(lease.width) if usual else 0.0
         return max(self._between(lease, lease.at, lease.goal) - gone, 0.0)

@@ -6,13 +6,13 @@
                                    rounding makes of them, asked for only where the first two differ
 
 The pilot trains what is to be trained anyway, and stops after its step, with a claim to the slots that the
-wide one needs. What goes on from there waits until that is over; all else goes on at widths that are proved.
-A study that never has as many free slots at once stays narrow.
+wide run needs. What goes on from there waits until the proof is over; everything else goes on at widths that
+are proved. A study that never has that many free slots at once stays narrow.
 
-Every width is proved once, when it is first wanted: which dimension of a tensor is the batch may be
-mistaken at one width and not at another. Where one differs, the plan is never widened again; neither is it
-where the workers of a wide lease call different collectives later on. All are facts of the plan. A wide step
-that is lost with its workers again and again proves nothing: then this process does not widen.
+Every width is proved once, when it is first wanted: which dimension of a tensor is the batch may be mistaken
+at one width and not at another. If one differs, or if the workers of a wide lease call different collectives
+later on, the plan is never widened again. Both are facts of the plan. A wide step that is lost with its
+workers again and again proves nothing: then this process does not widen.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class WidthProof:
             self._narrow.run.note(event.step, event.fingerprint, event.evaluated)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
-        """A lease has metrics; return whether nobody but this proof has asked for them."""
+        """A lease has metrics; return whether they are for this proof only."""
         if lease is not self._pilot or self._narrow is None or event.step not in self._narrow.evaluations:
             return False
         self._narrow.run.metrics[event.step] = event.metrics

@@ -65,7 +65,7 @@ class WorkerTable:
             del self._seats[slot][worker]
             self._taken.get(slot, {}).pop(worker, None)
             if not self._seats[slot]:
-                del self._seats[slot]
+                del self._seats[slot], self._host[slot], self._kind[slot]
             self._look(slot)
 
     def depart(self, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""Workers come and go, and what becomes of the leases that they were on."""
+"""Handles workers that come and go, and the leases that they were on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hippotune.protocol.events import (
 
 @dataclass(slots=True)
 class BrokenLease:
-    """A lease that has lost one of its workers: the others, still `busy` with it, are to be lost too.
+    """A lease that has lost one of its workers: the others, still `busy` with it, will be lost too.
 
-    What its `leader` still says of it counts for nothing; None where the leader is lost.
+    Further events of its `leader` about it are ignored; None where the leader is lost.
     """
 
     leader: int | None
@@ -81,7 +81,9 @@ class Workers:
             lease.note(state.now, f"worker {event.worker} lost: {event.reason}")
             if lease.state == "running":
                 self._lose(lease, event)
-            elif event.worker == lease.worker:  # otherwise its saves are its leader's business
+            elif (
+                event.worker == lease.worker
+            ):  # a peer's loss does not concern the saves: the leader makes them
                 stage = None if running else self._blame.stage_of(lease, min(lease.saves))
                 state.promises.release(lease, keep_saves_until=None)
                 state.leases.forget_if_done(lease)
