@@ -32,7 +32,7 @@ class Scratch:
             pass
 
     def _make(self) -> bool:
-        """Make a folder; return whether it is locked before somebody took it for one that is left over."""
+        """Make a folder; return whether it was locked before another process took it for a left-over one."""
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_parent()))
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY)
@@ -97,7 +97,7 @@ def end_processes(folder: Path) -> None:
     It is in their environment, or, where they were forked and not started anew, they have its mark open.
     """
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
+        with suppress(OSError):  # it has ended, or is another user's
             if _began_with(process / "environ", folder) or any(
                 _is_mark(link, folder) for link in (process / "fd").iterdir()
             ):

@@ -183,7 +183,21 @@ def test_a_withdrawn_trial_stops_at_its_next_step_and_keeps_where_it_got_to() ->
     assert not world.answers
 
 
-def test_a_withdrawn_trial_goes_on_as_far_as_somebody_else_needs_it() -> None:
+def test_a_request_that_waits_for_its_checkpoint_alone_can_be_withdrawn() -> None:
+    world = World(slots=1)
+    (request,) = world.submit((FLAT, 2), keep=True)
+    while world.move(0):
+        pass
+    waiting = world.engine.state.promises.waiting_for_save
+    assert waiting
+    world.feed(RequestWithdrawn(request.id))
+    assert not waiting
+    world.run()
+    assert 2 in world.engine.plan.nodes[0].checkpoints
+    assert not world.answers
+
+
+def test_a_withdrawn_trial_goes_on_as_far_as_another_one_needs_it() -> None:
     world = World(slots=1)
     first, second = world.submit((FLAT, 10), (DROP_AT_6, 8))
     world.move(0)

@@ -142,7 +142,7 @@ class Cleaning:
         for folder in self._folders(""):
             files = self._storage.of(folder)
             with self._catalog.without_plan(folder, files) as is_left_over:
-                # Inside: whoever begins the plan anew finds nothing of it.
+                # While it is locked: a new start of the plan finds nothing of it.
                 retired = self._storage.retire(folder) if is_left_over and not self._dry_run else folder
             if is_left_over:
                 yield self._remove(files.where, retired)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Serve the studies of a home: the plans, the scheduler and the workers are here, and clients submit
 to them by Study(url=...) or hippo submit. Studies of one trainer share what they train while they
-run, whoever they are from. Ctrl-C or SIGTERM saves what runs; the next server goes on from there."""
+run, from any client. Ctrl-C or SIGTERM saves what runs; the next server goes on from there."""
 
 _EXAMPLES = """\
 a token file has lines of NAME ROLE TOKEN, with a role of read, submit or admin, and mode 600

@@ -147,7 +147,7 @@ class Executor(ABC):
         """Start or change a lease."""
 
     def demand(self, slots: Mapping[int, int], together: int) -> None:  # noqa: B027
-        """There is work for so many slots of each kind now, of which a lease may have some `together`."""
+        """There is work for this many slots of each kind; one lease may have up to `together` of them."""
 
     def serve(self, studies: Iterable[Served]) -> None:  # noqa: B027
         """These studies want something now: what says whose turn it is, where plans share slots."""

@@ -1,4 +1,4 @@
-"""Python processes that leave nothing behind, whatever they start and however they or their parent end."""
+"""Python processes that leave nothing behind: no matter what they start, or how they or their parent end."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def is_importable(name: str) -> bool:
 
 
 def _find(name: str) -> ModuleSpec | None:
-    """Look a module up as an import would, but never in `sys.modules`, where anybody may have put it."""
+    """Look a module up as an import would, but never in `sys.modules`, where any code may have put it."""
     package, _, _ = name.rpartition(".")
     path = getattr(sys.modules.get(package), "__path__", None)
     if package and (path is None or not is_importable(package)):

@@ -349,7 +349,7 @@ class _Reading:
 
 
 def _hidden(place: _Place, means: str) -> TrainerError:
-    """Say that code finds things by texts, so that nobody can tell what it reads."""
+    """Say that code looks things up by text, so that it is not known what it reads."""
     return TrainerError(
         f"{place.label} looks things up with {means}: what it finds decides about results, and the code does "
         f"not say what that is. Write the names themselves; or {_REMEDY}"

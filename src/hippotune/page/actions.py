@@ -21,7 +21,7 @@ from hippotune.spaces.written import read_notation
 
 Check = Callable[[Visitor, str], None]
 Stop = Callable[[str, str], Awaitable[None]]
-"""Ends a study where it is, on behalf of somebody, and has its plan's log say so."""
+"""Ends a study for a user, and records that in its plan's log."""
 
 
 class PlanActions:
@@ -144,7 +144,7 @@ class PlanActions:
 
 
 def _value(text: object) -> Any:
-    """Read what somebody wrote for a hyper-parameter: a number, a sequence by its name, or text."""
+    """Read the text that a user wrote for a hyper-parameter: a number, a sequence by its name, or text."""
     if not isinstance(text, str):
         return text
     for kind in (int, float):

@@ -46,7 +46,7 @@ class Plans(Protocol):
         """Return the feed of a plan, if there is one by this name."""
 
     def first(self) -> str | None:
-        """Return the name of the plan to show to somebody who has named none."""
+        """Return the name of the plan to show to a person who has named none."""
 
     def actions(self, plan: str) -> PlanActions | None:
         """Return what can be done on a plan; None where it is only shown."""
@@ -140,7 +140,7 @@ class _Page:
         return await _answered(actions.act(said, visitor))
 
     async def _asked(self, request: Request) -> tuple[PlanActions, Visitor, dict[str, Any]]:
-        """Return what is asked for, if it is the page itself that asks, for somebody who may."""
+        """Return the answer to a request, if the page itself sent it for a person who is allowed to."""
         visitor = self._check(request)
         if not self._logins.is_own(request.cookies, request.headers):
             raise HTTPException(403, "This was not asked for by the page itself.")

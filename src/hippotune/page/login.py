@@ -27,7 +27,7 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who may see a page: under which name, and in which role."""
+    """A person who may see a page: the name and the role."""
 
     name: str
     role: str
@@ -45,7 +45,7 @@ class Logins:
         return self._find_key()
 
     def code(self, visitor: Visitor) -> str:
-        """Return a code that lets somebody in, once."""
+        """Return a code that lets a person in, once."""
         code = secrets.token_urlsafe(24)
         self._codes[code] = visitor
         while len(self._codes) > _MOST_CODES:

@@ -79,8 +79,8 @@ class NumbersRecorded:
 class FailureRecorded:
     """Training along a node cannot reach `position`, nor anything below it.
 
-    One that is `suspended` was lost with its workers and is nobody's fault: the trials concerned wait until
-    somebody has it retried. Where an `evaluation` failed, training goes on: only metrics cannot be had there.
+    A `suspended` one was lost with its workers, which is not the trials' fault: they wait until a user
+    retries it. Where an `evaluation` failed, training goes on, and only the metrics there are missing.
     """
 
     order: int
@@ -148,7 +148,7 @@ class SpanRecorded:
 
 @dataclass(frozen=True, slots=True)
 class StateRecorded:
-    """What the state at a position is, as it was trained straight through a branch at `source`, one step
+    """The state at a position, as trained straight through a branch at `source`, one step
     before: an audit is to repeat that step.
     """
 
@@ -209,7 +209,7 @@ class StudyEnded:
 
 @dataclass(frozen=True, slots=True)
 class StudyStopped:
-    """Somebody wants nothing more of a study to be trained."""
+    """A user has stopped a study: nothing more is trained for it."""
 
     study: str
     time: float
@@ -218,7 +218,7 @@ class StudyStopped:
 
 @dataclass(frozen=True, slots=True)
 class TrialStopped:
-    """Somebody wants a trial of a study not to be trained any further."""
+    """A user has stopped a trial of a study: it is not trained any further."""
 
     study: str
     trial: int
@@ -228,7 +228,7 @@ class TrialStopped:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPinned:
-    """Somebody wants the checkpoint at a position to stay, whatever the budget; or no longer."""
+    """A user has pinned a checkpoint, which then stays even above the budget; or has unpinned it."""
 
     position: Position
     time: float

@@ -7,7 +7,7 @@ What always holds:
   they leave at the same step, in their values at that step.
 * It only grows; a plan that is given the facts of another one, in order, is equal to it.
 
-Placing a config costs the pieces in which it is compared on the way down, whatever the size of the plan.
+The cost of placing a config depends on the pieces compared on its way down, not on the size of the plan.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Plan:
         evaluation: bool = False,
         time: float | None = None,
     ) -> FailureRecorded:
-        """Note that training cannot reach a position, or not before somebody has it retried.
+        """Note that training cannot reach a position, or not before a user retries it.
 
         Where it is an `evaluation` that failed, training can go on, and only metrics cannot be had.
         """

@@ -1,1 +1,1 @@
-"""What the engine and executors say to each other, and how a lease goes: events, commands and `LeaseRun`."""
+"""The messages between engine and executors, and the course of one lease: events, commands and `LeaseRun`."""

@@ -39,7 +39,7 @@ class RunLease:
     silent for `patience` times as long as usual before it counts as hung. What is trained for longer than
     `checkpoint_every` seconds is saved on the way, too.
 
-    `study` and `trial` are for people: who asked for what lies at its end. Others may have asked for it too.
+    `study` and `trial` are shown to people: they name one request for the lease's end; there may be others.
     """
 
     lease: int
@@ -101,7 +101,7 @@ class Answer:
     """Answer a request. Carried out after the facts before it are durable.
 
     `order` is the place of this result in the plan's history; results are delivered in that order. With an
-    `error` the request cannot be met; where it is `suspended`, not before somebody has it retried.
+    `error` the request cannot be met; where it is `suspended`, it may be met after a user retries it.
     """
 
     request: int
@@ -153,7 +153,7 @@ class Wake:
 
 @dataclass(frozen=True)
 class Note:
-    """Let a person read a text, unless it was shown before."""
+    """Show a text to the user, unless it was shown before."""
 
     text: str
 

@@ -22,8 +22,8 @@ class Request:
     """Train `config` for `step` steps and report its metrics there, and at the steps in `reports`.
 
     `isolation_key` keeps trials apart that must not share (studies with ``share=False``). `keep` asks for the
-    checkpoint at `step` as well: the request is answered when both are there, and the checkpoint stays,
-    whatever the budget, until the request is withdrawn.
+    checkpoint at `step` as well: the request is answered when both are there, and the checkpoint stays, even
+    above the budget, until the request is withdrawn.
     """
 
     id: int
@@ -48,7 +48,7 @@ class GroupSubmitted:
 
 @dataclass(frozen=True)
 class ConfigsForeseen:
-    """Configs that may be asked for later, up to a step: where they part is worth a checkpoint."""
+    """Configs that may be requested later, up to a step: checkpoints are worth keeping where they branch."""
 
     configs: tuple[Config, ...]
     step: int
@@ -71,7 +71,7 @@ class RequestWithdrawn:
 
 @dataclass(frozen=True)
 class BestChanged:
-    """The best results of a study so far: their checkpoints stay, whatever the budget."""
+    """The best results of a study so far: their checkpoints stay, even above the budget."""
 
     study: str
     best: tuple[tuple[Config, int, str], ...]
@@ -86,7 +86,7 @@ class WorthChanged:
 
 @dataclass(frozen=True)
 class MetricsRequired:
-    """From now on every evaluation must bring these metrics: a study's tuner reads them."""
+    """From now on every evaluation must return these metrics: a study's tuner reads them."""
 
     metrics: frozenset[str]
     study: str = ""
@@ -101,9 +101,9 @@ class WidthChanged:
 
 @dataclass(frozen=True)
 class SlotsAwaited:
-    """Where widths are chosen once, nothing is trained before there are as many slots, or as it can use.
+    """Train nothing before there are this many slots, or as many as can be used: widths are chosen only once.
 
-    0 says that they are not waited for any longer.
+    With 0, nothing waits for slots any longer.
     """
 
     slots: int
@@ -128,9 +128,9 @@ class OwnerSet:
 
 @dataclass(frozen=True)
 class OthersWait:
-    """Other plans wait for slots: this one may keep so many of its own; all of them, where it is None.
+    """Other plans wait for slots: this plan may keep `slots` of its own; with None, all of them.
 
-    A slot goes when it is idle, and what has to end for that ends where a stage does, or after a while.
+    Idle slots are released. Leases that have to end for that end where their stage ends, or after a while.
     """
 
     slots: int | None
@@ -138,7 +138,7 @@ class OthersWait:
 
 @dataclass(frozen=True)
 class ServedElsewhere:
-    """What users count as served, in slot-seconds, beyond what they were charged for in this plan."""
+    """How much other plans served each user, in slot-seconds, beyond what this plan charged."""
 
     users: Mapping[str, float]
 
@@ -297,7 +297,7 @@ class StateNoted:
 class CheckpointSaved:
     """The state at `step` is durable. May come after the lease has finished.
 
-    One that is interim nobody has asked for; it comes before the lease ends, unless that is at its step.
+    An interim checkpoint is not part of the orders; it comes before the lease ends, or at its last step.
     """
 
     lease: int
@@ -309,7 +309,7 @@ class CheckpointSaved:
 class SaveFailed:
     """The state at `step` could not be written; training is not affected. `kind` says why.
 
-    What was to be `interim` is not missed yet.
+    Nothing waits for an `interim` checkpoint.
     """
 
     lease: int
@@ -323,7 +323,7 @@ class SaveFailed:
 class StepsMissed:
     """An update asked for evaluations or saves at steps that the worker has passed without doing them.
 
-    What it did at those steps is not missed: a save that is under way, or an evaluation that was reported.
+    A save that is under way and an evaluation that was reported are not missed.
     """
 
     lease: int
@@ -349,7 +349,7 @@ class LeaseFailed:
 
     `step` is the first step count that cannot be reached: raised while training from s to s+1, it is
     s+1; raised by evaluate() at s, it is s. `phase` "contract" means that no such trial can work; `missing`
-    are metrics that evaluate() does not bring. Where the `kind` of error may lie in the process, the workers
+    are metrics that evaluate() does not return. Where the `kind` of error may lie in the process, the workers
     that are `replaced` are lost next.
     """
 

@@ -1,7 +1,7 @@
-"""Why training ends before its time, and how often it is tried again.
+"""Why training ends early, and how often it is tried again.
 
-What user code raises is a failure of its trial, for good. All else is nobody's fault: it is tried again by
-`Retries`, after growing pauses, and then suspended until a person has it retried; never a lasting failure.
+An error of user code is a lasting failure of its trial. All other failures are not the trial's fault: the
+stage is tried again by `Retries`, after growing pauses, and then suspended until a user retries it.
 
 * ``raised``: by user code; lasting.
 * ``out of memory``: tried once more in a fresh process, alone on its slot; then as if raised.
@@ -29,7 +29,7 @@ _LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a stage is tried again whose worker was lost, and after which pause: twice as long each time.
+    """How often a stage whose worker was lost is tried again, and after which pause: twice as long each time.
 
     Parameters
     ----------
@@ -51,5 +51,5 @@ class Retries:
             raise InvalidInput(f"pause is {self.pause!r}; expected seconds from 0 on")
 
     def pause_after(self, losses: int) -> float:
-        """Return the seconds between so many losses and the next try."""
+        """Return the seconds between a number of losses and the next try."""
         return min(self.pause * 2.0 ** min(losses - 1, 30), max(_LONGEST_PAUSE, self.pause))

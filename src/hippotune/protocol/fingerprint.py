@@ -1,4 +1,4 @@
-"""What a trainer's state is, as plain data: for comparing states that were never in one process.
+"""A trainer's state as plain data: for comparing states that were never in one process.
 
 A fingerprint has a leaf for every place in the object graph, by its path as a user would write it. Two states
 are the same where every bit that a program can see is the same: then, and only then, their leaves have equal
@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Literal
 
 Kind = Literal["number", "text", "array", "random", "structure", "order", "unsaved", "internal"]
-"""What a leaf is. An `order` is that of a set; `unsaved` is what the user leaves out of what is saved,
-and `internal` what a library does, which knows how to make it anew.
+"""What a leaf is. `order` is the order of a set; `unsaved` is something that the user's code does not save,
+and `internal` something that a library does not save, because it can make it again.
 
-Those three explain a difference elsewhere and are none by themselves.
+A difference in one of these three may explain another difference, and is none by itself.
 """
 
 UNSAVED = ("unsaved", "internal")
@@ -180,7 +180,7 @@ def _differences(
     found = []
     for path, explains in ours.keys() | theirs.keys():
         if explains is explaining:
-            saved = (path, False)  # what is the same as what is saved is not there twice
+            saved = (path, False)  # an unsaved value that is also saved is listed once
             leaf = ours.get((path, explains)) or ours.get(saved)
             there = theirs.get((path, explains)) or theirs.get(saved)
             if leaf is None or there is None or leaf.digest != there.digest:

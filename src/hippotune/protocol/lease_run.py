@@ -1,14 +1,14 @@
-"""How a lease goes, from its `RunLease` to its `LeaseFinished` or `LeaseFailed`. No I/O, no clock.
+"""The course of a lease, from its `RunLease` to its `LeaseFinished` or `LeaseFailed`. No I/O, no clock.
 
     start ─▶ probe ─▶ at every step count: note ─▶ evaluate ─▶ note ─▶ save ─▶ train … finish
             (if asked)                    (each if due; the second note after an evaluation only)
 
-What is saved is what was noted last. `checkpoint_every` seconds after it was last saved, a lease is saved on
-its way, too; later where saving is slow, so that training waits for at most a twentieth of the time.
+The saved state is the one that was noted last. A lease is also saved on its way, `checkpoint_every` seconds
+after its last save; later where saving is slow, so that training waits for at most a twentieth of the time.
 
 Real workers, the simulator and the tests' world all drive this class: `next` says what to do, `done` that it
-was done, and `update` takes new orders in between. They add only what doing it means to them, and say what
-time it is. So what is simulated is what runs.
+was done, and `update` takes new orders in between. They only carry the actions out, and say what time it is.
+So what is simulated is what runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hippotune.protocol.events import StepsMissed
 
 Action = Literal["start", "probe", "note", "evaluate", "save", "train", "finish"]
 
-# How long training goes on after an interim save, in times of what it has waited for it: 5 % is 1 to 19.
+# How much longer training goes on after an interim save than it waited for the save: 5 % is 1 to 19.
 _LEAST_TRAINING = 19
 
 
@@ -99,7 +99,7 @@ class LeaseRun:
 
     @property
     def is_interim(self) -> bool:
-        """Whether what is saved now is saved on the way: nobody has asked for it."""
+        """Whether the save that is due is an interim one: it is not part of the orders."""
         return self.at not in self.saves
 
     def _due(self, is_interim_due: bool) -> Action:

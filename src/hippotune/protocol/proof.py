@@ -1,4 +1,4 @@
-"""Proofs of exactness as values: what came of training something more than once, and what follows from it."""
+"""Proofs of exactness as values: what was seen of several runs of the same training, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who gets the free workers when the best are to win: by what trials are worth, not by how long they are.
+"""Widths by the worth of trials, not by their length.
 
-Every piece of work gets one slot, the best first. What is left over goes round the best first (uniform), all
-to the best (top), or in proportion to the softmax of the scores, rounded down, with the rest to the best
-(softmax), as in HyperSched (Liaw et al., 2019).
+Every piece of work gets one slot, the best first. The slots that are left go to all in turn, the best first
+(uniform), all to the best (top), or in proportion to the softmax of the scores, rounded down, with the rest
+to the best (softmax), as in HyperSched (Liaw et al., 2019).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Allocation(WidthPolicy):
     Parameters
     ----------
     kind : "uniform", "top" or "softmax"
-        How what is left over is shared out, after one slot for each. Softmax goes by the scores themselves:
-        what it does depends on the unit of the metric.
+        How the slots that are left after one for each are shared out. Softmax uses the scores themselves, so
+        its result depends on the unit of the metric.
     max_width, scaling
         As for all policies.
     """
@@ -73,7 +73,7 @@ class Allocation(WidthPolicy):
     def widths(
         self, work: Sequence[Contender], slots: int, speed: Speed, beyond: float = 0.0
     ) -> list[Fraction]:
-        """Return widths by worth; what a piece of work cannot use goes to the next best."""
+        """Return widths by worth; slots that a piece of work cannot use go to the next best."""
         counts = allocate(self.kind, [each.worth for each in work], slots)
         given = [WAITS] * len(work)
         left = slots

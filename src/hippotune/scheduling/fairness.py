@@ -1,14 +1,14 @@
-"""Who was served how much, and who goes next.
+"""How much each user and study was served, and which goes next.
 
-*Charges* are slot-seconds. What a slot does for several studies is charged to them in equal parts, so that
-all charges add up to the slot-seconds, in whatever order they come; sums are exact.
+*Charges* are slot-seconds. The time of a slot that works for several studies is charged to them in equal
+parts. All charges add up to the slot-seconds, in any order; sums are exact.
 
-*Levels* are charges as fairness counts them: of users, and of the studies of each user. The lowest goes next.
-One that begins to wait starts at the lowest level of those who wait already, or, where nobody does, at the
-highest there is: nobody saves up for later by not asking.
+*Levels* are charges as fairness counts them, of users, and of the studies of each user. The lowest level goes
+next. A user or study that begins to wait starts at the lowest level of those that wait already, or, if none
+waits, at the highest level of all: not asking for slots saves nothing up for later.
 
-A slot that somebody has counts as a minute of service that is certain to come. So slots that are free at the
-same time are shared out by number, and what was served before decides where that leaves a choice.
+A slot in use counts as a minute of service. So slots that become free at the same time are shared out by
+number, and earlier service decides only between equals.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Set
 from fractions import Fraction
 from typing import Generic, TypeVar
 
-# What a slot counts for that somebody has, in seconds.
+# How much service a slot in use counts for, in seconds.
 SLOT_SECONDS = 60
 
 NOTHING = Fraction(0)
@@ -29,22 +29,22 @@ Rank = tuple[Fraction, Fraction]
 
 
 class Levels(Generic[K]):
-    """The levels of those who wait, and of all who ever did."""
+    """The levels of all users, or of all studies of a user; some of them wait."""
 
     def __init__(self) -> None:
         self._served: dict[K, Fraction] = {}
         self._waiting: Set[K] = frozenset()
 
     def of(self, name: K) -> Fraction:
-        """Return somebody's level."""
+        """Return the level of a user or study."""
         return self._served.get(name, NOTHING)
 
     def serve(self, name: K, seconds: Fraction) -> None:
-        """Somebody was served."""
+        """A user or study was served."""
         self._served[name] = self.of(name) + seconds
 
     def wait(self, names: Set[K]) -> None:
-        """These wait from now on, and nobody else does."""
+        """These wait from now on, and no others do."""
         arrived = names - self._waiting
         if arrived:
             present = [self.of(name) for name in self._waiting]
@@ -91,7 +91,7 @@ class Accounts(Generic[K]):
         return self._by_user.get(owner, NOTHING)
 
     def note_elsewhere(self, owner: str, seconds: Fraction) -> None:
-        """A user's level is this much above what is charged here: others share out slots, too."""
+        """Other plans served a user too: the level is this much above what is charged here."""
         self._elsewhere[owner] = seconds
 
     def level(self, owner: str) -> Fraction:
@@ -110,7 +110,7 @@ class Accounts(Generic[K]):
             self._studies.setdefault(owner, Levels()).wait(own)
 
     def ranks(self, slots: Mapping[K, Fraction]) -> Callable[[K], Rank]:
-        """Return what studies are put in order by, where each has so many slots now."""
+        """Return the key by which studies are put in order, given how many slots each has now."""
         users: dict[str, Fraction] = {}
         for study, count in slots.items():
             owner = self.owner(study)

@@ -1,10 +1,11 @@
 """Which plan has which worker slot, where several plans share them. A state machine: no threads, no clock.
 
-Every plan says for how many slots it has work, and which of its studies wait. All slots are dealt out one by
-one, each to the user who was served least, and of that user's to the study served least, as long as its plan
-has work: that is how many slots a plan should have. Free slots go to plans that have fewer. Where that is not
-enough, plans that have more are told how many they may keep; they let slots go when their leases are at a
-boundary. So no more is moved than has to be, and a plan without work keeps its slots until others want them.
+Every plan says for how many slots it has work, and which of its studies wait. How many slots a plan should
+have is found by dealing all slots out one by one: each goes to the user who was served least, and there to
+the study that was served least and whose plan has work. Free slots go to plans that have fewer. If that is
+not enough, plans that have more are told how many they may keep, and release slots when their leases are at a
+boundary. So as few slots move as possible, and a plan without work keeps its slots until another plan wants
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from hippotune.scheduling.fairness import NOTHING, Accounts
 
-# A plan is told what users were served elsewhere when that has changed by so many seconds.
+# A plan is told how much others served its users when that has changed by this many seconds.
 _MATERIAL = 5
 
 # A study of a plan.
@@ -58,7 +59,7 @@ class PlanShare:
 
 
 class SlotPool:
-    """See the module. Plans are numbered by whoever brings them."""
+    """See the module. The caller numbers the plans."""
 
     def __init__(self, slots: int) -> None:
         self._size = slots
@@ -78,7 +79,7 @@ class SlotPool:
             self._free |= share.slots | share.leaving
 
     def demand(self, plan: int, slots: int) -> None:
-        """There is work for so many slots."""
+        """A plan has work for this many slots."""
         self.plans[plan].demand = min(slots, self._size)
 
     def serve(self, plan: int, studies: Iterable[Served]) -> None:

@@ -23,10 +23,10 @@ from hippotune.plan.node import Node
 _MATERIAL = 1.25
 # Weight of the past per observed step; about the last 200 steps count.
 _MEMORY = 0.995
-# What every further slot is guessed to cost all of them, of their speed.
+# The guess: the part of their speed that each further slot costs all slots.
 _FRICTION = 0.07
 _WHOLE = Fraction(1)
-# Which part of all starts takes no longer than what a start is said to take, as in HyperSched.
+# The quantile of all starts that counts as the time of a start, as in HyperSched.
 _MOST_STARTS = 0.9
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first ends a study in order and in one line, the second ends the process, whatever blocks."""
+"""Ctrl-C: the first ends a study in order and in one line, the second ends the process at once."""
 
 from __future__ import annotations
 

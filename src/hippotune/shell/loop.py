@@ -77,7 +77,7 @@ class Listener(Protocol):
 
 
 class Waiters:
-    """Coroutines that wait for something, and are woken together to look whether it is so."""
+    """Coroutines that wait for a condition, and are woken together to check it."""
 
     def __init__(self) -> None:
         self._futures: list[asyncio.Future[None]] = []
@@ -89,7 +89,7 @@ class Waiters:
         return future
 
     def wake(self) -> None:
-        """Have all that wait look again."""
+        """Wake all that wait, to check again."""
         futures, self._futures = self._futures, []
         for future in futures:
             if not future.done():
@@ -102,8 +102,8 @@ class Waiters:
 class Loop:
     """See the module. Made and used on one running event loop.
 
-    Answers are given as soon as they are known, each with its place in the plan's history. They count when
-    that is no further than `committed`: only then is what they say durable.
+    Answers are given as soon as they are known, each with its place in the plan's history. An answer is
+    durable, and counts, once `committed` has reached that place.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Loop:
         return self._next_request
 
     def dismiss(self, request: int, step: int, error: str) -> None:
-        """Take a request back on somebody's behalf, and answer it as one that is not met."""
+        """Withdraw a request for a user, and answer that it is not met."""
         self.handle(RequestWithdrawn(request))
         self._tell(Answer(request, step, self.engine.plan.order, None, error, final=True))
 

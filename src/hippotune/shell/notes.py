@@ -1,4 +1,4 @@
-"""What workers have to say to a person, each text once: on the view that is open, or in the log."""
+"""Messages of workers to the user, each text once: on the view that is open, or in the log."""
 
 from __future__ import annotations
 

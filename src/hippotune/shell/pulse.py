@@ -1,4 +1,4 @@
-"""How training goes at one moment: what is true now and is forgotten when the next one is taken."""
+"""The progress of training at one moment. It is shown, and never stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pulse:
     left: int | None = None
 
     def seconds_left(self, steps: int) -> float | None:
-        """Return how long so many steps still take; None where nothing is known yet."""
+        """Return how long a number of steps still takes; None where no step was measured yet."""
         if self.step_seconds is None or not self.slots:
             return None
         return max(self.chain, self.step_seconds * steps / self.slots)

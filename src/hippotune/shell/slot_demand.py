@@ -1,6 +1,6 @@
-"""How many slots an executor is to have, where it can give some back: as many as there is work for.
+"""Tells an executor that can release slots how many to have: as many as there is work for.
 
-More are asked for at once. One that is idle is given back after a while, sooner where no tuner is at work.
+More are requested at once. An idle slot is released after a while, sooner where no tuner is at work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writing off the event loop: facts are handed over at once, and word comes back when they are durable.
+"""Writes facts off the event loop: they are handed over at once, and a callback says when they are durable.
 
 One thread writes. All that is handed over while a commit is under way goes into the next one, so the slower
 the disk, the larger the commits, and the loop never waits. A database that cannot be reached is tried again

@@ -156,14 +156,14 @@ class Frontier:
     # Marks.
 
     def arrived(self, node: Node, step: int) -> None:
-        """The state at `step` is kept: whatever waited for it can run."""
+        """The state at `step` is kept: what waited for it can run."""
         for start in self._starts(node, step):
             for study in self._queues:
                 if (task := self.task(start, step, study)) is not None:
                     self._push(study, start, step, task.reach)
 
     def unmarked(self, node: Node, step: int) -> None:
-        """There is no state at `step` any more: what hung on it hangs on the state before."""
+        """There is no state at `step` any more: what would start from it starts from the state before."""
         for start in self._starts(node, step):
             for study in self._queues:
                 if (task := self.task(start, step, study)) is not None:

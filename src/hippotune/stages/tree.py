@@ -58,7 +58,7 @@ class StageTree:
 
     @property
     def longest_chain(self) -> int:
-        """How many steps have to be trained one after the other, whatever the number of workers."""
+        """How many steps have to be trained one after the other, with any number of workers."""
         lengths: dict[Stage, int] = {}
         for stage in reversed(list(self.stages())):
             lengths[stage] = stage.steps + max((lengths[below] for below in stage.below), default=0)

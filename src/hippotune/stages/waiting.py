@@ -1,4 +1,4 @@
-"""Who waits for what is trained from a state on.
+"""Which studies wait for training from a state on.
 
 A study waits below a state if something that it wants can only be had by training on from there: nothing on
 the way to it is kept in a checkpoint.

@@ -19,7 +19,7 @@ def back_up(database: Database, target: Path) -> None:
     """Copy the database as it is at one moment; what was there under that name stays until this is whole.
 
     The copy knows none of the openings: where it is put back, checkpoints that were saved after it was made
-    are set aside, and not removed. Its logs are other ones: whoever has read on in this store notices that.
+    are set aside, and not removed. Its logs get new ids, so that readers of this store notice the change.
     """
     if not database.is_sqlite:
         raise InvalidInput(

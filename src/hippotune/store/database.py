@@ -46,7 +46,7 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise whatever the database complains about as a `StoreError`."""
+        """Raise errors of the database as a `StoreError`."""
         try:
             yield
         except (sa.exc.SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:

@@ -27,7 +27,7 @@ _BACKUP = "put a backup of the database back"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it was written; `remedy` is what was done about it, or what to do."""
+    """Something that differs from what was written; `remedy` is what was done about it, or what to do."""
 
     what: str
     remedy: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Unfinished(Exception):
-    """Whoever wrote the file has given up."""
+    """The writer of the file has given up."""
 
 
 class GrowingFile:
@@ -21,7 +21,7 @@ class GrowingFile:
         self._changed = threading.Condition()
 
     def grow(self, length: int) -> None:
-        """So many bytes of it are written."""
+        """The file has this many bytes now."""
         with self._changed:
             self._length = length
             self._changed.notify()
@@ -44,7 +44,7 @@ class GrowingFile:
                     yield content
 
     def _wait_for(self, length: int) -> int:
-        """Wait until so much is there, or all; return how much."""
+        """Wait until this much is there, or all; return how much is."""
         with self._changed:
             self._changed.wait_for(lambda: self._length >= length or self._is_whole is not None)
             if self._is_whole is False:

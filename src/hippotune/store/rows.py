@@ -296,9 +296,7 @@ def proofs_from(rows: Sequence[Row]) -> list[Fact]:
         else:
             kind, _, width = kind.partition(" ")
             outcome, text, path, after, spread, *more = body
-            volatile, platform = (
-                more if more and isinstance(more[0], list) else (more, "")
-            )  # as it was before
+            volatile, platform = more if more and isinstance(more[0], list) else (more, "")
             told = (outcome, text, path, after, spread, tuple(volatile), int(width or 1), platform)
             facts.append(ProofRecorded(kind, Position(node, step), *told))
     return facts

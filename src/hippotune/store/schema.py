@@ -210,7 +210,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def begin_log_anew(connection: Connection, *where: ColumnElement[bool]) -> None:
-    """Give the logs of plans other ids: numbers that somebody has noted mean nothing any more."""
+    """Give the logs of plans new ids: places that readers have noted are not valid any more."""
     for plan in connection.execute(select(PLANS.c.id).where(*where)).scalars().all():
         new = {"incarnation": secrets.token_hex(8)}
         connection.execute(PLANS.update().where(PLANS.c.id == plan).values(**new))

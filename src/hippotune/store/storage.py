@@ -108,7 +108,7 @@ class StorageHome(ABC):
 
     @abstractmethod
     def retire(self, folder: str) -> str:
-        """Take a folder away from whoever begins its plan anew; return the name of what is to be removed."""
+        """Rename a folder, so that a new start of its plan does not find it; return the name to remove."""
 
     @abstractmethod
     def remove(self, folder: str) -> None:

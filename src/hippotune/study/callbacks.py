@@ -20,7 +20,7 @@ class Callback:
         """A result is there: a report on the way, a trial's last one, or a failure."""
 
     def on_trial_end(self, result: Result) -> None:
-        """A trial has got as far as it was asked, or has failed. One that is asked further ends again."""
+        """A trial has reached its requested step, or has failed. If it goes further, it ends again."""
 
     def on_best(self, result: Result) -> None:
         """A result is better than all before it, by the metric that is tuned for."""

@@ -27,7 +27,7 @@ Opener = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A checkpoint that stays, whatever the budget, until it is let go on the engine's thread."""
+    """A checkpoint that stays, even above the budget, until it is released on the engine's thread."""
 
     runtime: Runtime
     checkpoint: Checkpoint

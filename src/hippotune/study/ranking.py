@@ -1,4 +1,4 @@
-"""The best results of a tuning so far: their checkpoints stay, whatever the budget."""
+"""The best results of a tuning so far: their checkpoints stay, even above the budget."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ class Study:
         How much all checkpoints of the plan may take, as ``"20GB"`` or in bytes; by default as much as
         there is. What costs least to train again goes first.
     keep_best : int
-        The checkpoints of this many best results stay, whatever the budget.
+        The checkpoints of this many best results stay, even above the budget.
     width : WidthPolicy
         How many workers each stage gets, such as ``hippo.Fluid(max_width=4)``; by default one each.
     defaults : Mapping[str, Sequence or value]
-        What hyper-parameters are that a config does not name, or names from a branch on only.
+        The values of hyper-parameters that a config does not name, or names only from a branch on.
     start : str or Path
         A file of weights that every trial starts from, as a path or a URL: a `state_dict` for torch or
         safetensors, or a Hippo export. It counts by its content; see `TorchTrainer.load_start`.
@@ -96,9 +96,9 @@ class Study:
         Which share of the work may go into repeating steps at branches, to see that they come out the same;
         0 repeats none. The first step of a plan is repeated in any case.
     retries : int or Retries
-        How often a stage is tried again whose worker died, hung or lost a device or a connection, after
+        How often a stage whose worker died, hung or lost a device or a connection is tried again, after
         pauses of one second, two, four and so on (``hippo.Retries(times, pause)`` sets both). Then it is
-        suspended: its trials are neither failed nor lost, and ``hippo retry`` has them taken up again.
+        suspended: its trials have not failed, and ``hippo retry`` lets them go on.
     checkpoint_every : float, optional
         Seconds after which a long stage is saved on its way, so that the loss of a worker or a machine costs
         no more than that and a step. Less often where saving is slow, so that it takes at most 5 % of the
@@ -202,7 +202,7 @@ class Study:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is KeyboardInterrupt:
-            end_at_once()  # whatever closing waits for
+            end_at_once()  # without waiting for anything else
         self.close()
 
     @property

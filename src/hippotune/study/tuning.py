@@ -1,9 +1,9 @@
 """One tuner at work on a study: the `Trials` that it sees, and what came of them.
 
-A tuner hears results in the order of the plan's history, and those of one place in it in the order in which
-they were asked for. It hears none before what it says is durable, and none while one from further back is
-known. So what it hears, and what is open by then, follows from the plan's facts alone: run again, it hears
-the same in the same order, and decides as it did.
+A tuner gets results in the order of the plan's history, and those of one place in it in the order in which
+they were requested. It gets a result only when it is durable, and when no earlier one is known. So the
+results that it gets, and the trials that are open then, follow from the plan's facts alone: run again, it
+gets the same results in the same order, and decides as before.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Tuning:
         """Keep checkpoints where branches of a space begin, also those that are not drawn yet."""
         if branches is not None and self._share:
             self._loop.handle(BranchesForeseen(self._completion(branches.trunk), branches.at))
-        # Where schedules are drawn at random, branches begin anywhere: nobody has chosen those steps.
+        # Where schedules are drawn at random, branches begin anywhere: those steps are not worth checkpoints.
         self._notes_repeated = branches is not None or bool(self._trunks)
 
     async def _tune(self, tuner: Tuner) -> None:

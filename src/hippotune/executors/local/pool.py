@@ -35,7 +35,7 @@ class Pool:
     hang_after, threads
         As for `Local`.
     release_after : float
-        After how many idle seconds a process ends, while nobody else wants its slot.
+        After how many idle seconds a process ends, while no other plan wants its slot.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Pool:
                 self._decide()
 
     def demand(self, plan: int, slots: int) -> None:
-        """A plan has work for so many slots."""
+        """A plan has work for this many slots."""
         with self._lock:
             self._slots.demand(plan, slots)
             self._decide()
@@ -136,7 +136,7 @@ class Pooled(Local):
 
     @property
     def release_after(self) -> float:  # type: ignore[override]
-        """How long a slot may be idle, while nobody else wants it."""
+        """How long a slot may be idle, while no other plan wants it."""
         return self._pool.release_after
 
     @property

@@ -24,7 +24,7 @@ class Metrics:
         self._lease_of: dict[int, int] = {}
 
     def begin(self, lease: RunLease) -> None:
-        """A lease starts; whatever its worker had before is over."""
+        """A lease starts; the lease that its worker had before is over."""
         self._running.pop(self._lease_of.get(lease.worker, lease.lease), None)
         self._lease_of[lease.worker] = lease.lease
         tags = {"study": lease.study, "trial": str(lease.trial), "worker": str(lease.worker)}

@@ -103,7 +103,7 @@ class RayPool:
         self._loop.call_soon_threadsafe(self._carry_out, command)
 
     def demand(self, slots: Mapping[int, int], together: int) -> None:
-        """There is work for so many slots of each kind, of which a lease may have some together."""
+        """There is work for this many slots of each kind; one lease may have several of them."""
         self._loop.call_soon_threadsafe(self._take_demand, slots, together)
 
     def release(self, worker: int) -> None:
@@ -118,7 +118,7 @@ class RayPool:
         self._loop.close()
 
     def abandon(self) -> None:
-        """End all actors at once, whatever they are doing."""
+        """End all actors at once, without waiting for their work."""
         self._closing = True
         for slot in self._slots:
             slot.abandon()

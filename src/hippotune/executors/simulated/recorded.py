@@ -62,7 +62,7 @@ class Recorded:
         return self._between(config, step, measured)
 
     def write(self, path: str | PathLike[str], digits: int = 6) -> Path:
-        """Write everything to a file that `Recorded` reads, with so many significant digits."""
+        """Write everything to a file that `Recorded` reads, with this many significant digits."""
         file = Path(path)
         with file.open("wb") as raw, gzip.GzipFile("", "wb", mtime=0, fileobj=raw) as packed:
             packed.write(f"{json.dumps({'format': _FORMAT})}\n".encode())

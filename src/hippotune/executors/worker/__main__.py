@@ -145,7 +145,7 @@ def _refuse_everything(channel: _ParentChannel, error: str) -> None:
 
 
 def _exit(status: int) -> NoReturn:
-    """Leave at once, whatever the other threads are doing."""
+    """Leave at once, without waiting for other threads."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -42,7 +42,7 @@ def written(call: str, content: Tensor | None = None) -> Tensor:
 
 
 def empty(width: int) -> Tensor:
-    """Return where the blocks of so many ranks are put, a row for each."""
+    """Return where the blocks of all ranks are put, a row for each."""
     return torch.empty(width, _BYTES, dtype=torch.uint8, device="cpu")
 
 

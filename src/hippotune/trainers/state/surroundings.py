@@ -18,7 +18,7 @@ _SHARE = 0.01
 
 
 class WatchedGlobals:
-    """What the code of a trainer reads from around it, as it was before training."""
+    """What a trainer's code reads from outside itself, as it was before training."""
 
     def __init__(self, trainer: type) -> None:
         self._trainer = trainer
