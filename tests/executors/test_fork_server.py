@@ -15,6 +15,7 @@ from executors.rig import SECONDS, Rig
 from executors.smooth import Smooth
 from hippotune import Local
 from hippotune.executors.local import fork_server
+from hippotune.executors.local.ahead import expect_workers_of
 from hippotune.executors.local.fork_server import ForkServer, Order, used_by
 from hippotune.protocol.events import LeaseFinished, MetricsReported, WorkerJoined, WorkerLost
 
@@ -45,6 +46,30 @@ def test_all_workers_come_of_one_process_that_has_run_none_of_their_code(rig: Ri
 def test_what_is_imported_ahead_is_what_the_trainer_uses() -> None:
     assert "torch" in used_by(Smooth)
     assert "torch" not in used_by(Noisy), "loaded here, and none of its business"
+
+
+def test_what_a_file_imports_is_imported_ahead_unless_its_workers_do_not_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "study.py"
+    file.write_text("import numpy\nimport hippotune as hippo\nexecutor = hippo.Local(workers=1)\n")
+    elsewhere = tmp_path / "on_ray.py"
+    elsewhere.write_text("import numpy\nfrom hippotune import Ray\nexecutor = Ray(workers=1)\n")
+    for each in (elsewhere, file):
+        expect_workers_of(each)
+    (expected,) = fork_server._expected.values()
+    assert expected.modules == ("numpy",)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    environment = Local(workers=1).environment()
+    used = fork_server.warm_up(environment, ("numpy", "hippotune.trainers.base"))
+    assert used is expected
+    fork_server.expect(environment, ("numpy",))
+    (unused,) = fork_server._expected.values()
+    other = fork_server.warm_up(environment, ())
+    assert other is not unused
+    assert unused.process.returncode == -signal.SIGKILL
+    for server in (used, other):
+        server.close()
 
 
 def test_where_the_server_is_killed_its_workers_are_lost_and_others_come(rig: Rig) -> None:

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, time, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hippotune.cli.command import Commands, add_command, add_file, whole_number, write_page
 from hippotune.cli.script import Script, load
 from hippotune.errors import InvalidInput
-from hippotune.study.report import Report
+from hippotune.executors.local.ahead import expect_workers_of
+
+if TYPE_CHECKING:
+    from hippotune.study.report import Report
 
 _DESCRIPTION = """\
 Train the study that FILE defines: run study.tune(tuner) and print the report.
@@ -89,6 +93,8 @@ def _deadline(text: str) -> float | datetime:
 
 def run(options: argparse.Namespace) -> int:
     """Tune and report."""
+    if not options.module:
+        expect_workers_of(Path(options.file))
     script = load(options.file, options.arguments, options.module)
     if options.html is not None:
         _check_page(options.html)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 # The order in which numbers are summed up may depend on the number of threads.
@@ -20,6 +21,15 @@ def usual_threads(given: Mapping[str, str], default: int) -> int:
         if (text := given.get(name, "").strip()).isdigit() and int(text) > 0:
             return int(text)
     return default
+
+
+def shares_of_cores(workers: int) -> list[list[int]]:
+    """Share the cores out, evenly; where there are more workers than cores, several are on one."""
+    cores = (
+        sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    size = max(1, len(cores) // workers)
+    return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
 
 
 def alike(given: Mapping[str, str], threads: int) -> dict[str, str]:

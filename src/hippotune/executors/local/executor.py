@@ -21,7 +21,7 @@ from hippotune import checks
 from hippotune.errors import HippoError
 from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.environment import usual_threads
+from hippotune.executors.environment import shares_of_cores, usual_threads
 from hippotune.executors.local import fork_server
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
@@ -74,7 +74,7 @@ class Local(Executor):
     @property
     def usual_threads(self) -> int:
         """An even share of the cores, or what ``OMP_NUM_THREADS`` says."""
-        return usual_threads(os.environ, len(_shares(self._workers)[0]))
+        return usual_threads(os.environ, len(shares_of_cores(self._workers)[0]))
 
     def warm_up(self, trainer: type[Trainer]) -> None:
         """Start to import what workers need."""
@@ -100,7 +100,7 @@ class Local(Executor):
         greeting = pickle.dumps(pack(job), protocol=5)
         workers, count = self._workers, self._workers * job.packing
         threads = self.threads or job.threads or self.usual_threads
-        shares = _shares(self._workers)
+        shares = shares_of_cores(self._workers)
         begin = partial(
             _begin,
             logs=job.checkpoints / lease_log.FOLDER,
@@ -180,16 +180,3 @@ def _abandon(slots: dict[int, Slot], owner: int) -> None:
     if os.getpid() == owner:  # and not in a fork of it
         for slot in list(slots.values()):
             slot.abandon()
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def _shares(workers: int) -> list[list[int]]:
-    """Share the cores out, evenly; where there are more workers than cores, several are on one."""
-    cores = _cores()
-    size = max(1, len(cores) // workers)
-    return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]

@@ -12,6 +12,7 @@ and the environment in which it was started; here that decides how many threads 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -37,6 +38,8 @@ SLOW = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transforme
 IDLE_SECONDS = 10.0
 # What differs between studies of one process without meaning anything to a library that is imported.
 _NO_MATTER = ("COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
+# What libraries set themselves when they are imported, here as in the server.
+_SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
 _MOST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 8
 _MOST_STARTS = 3
@@ -77,6 +80,7 @@ class ForkServer:
         self, environment: Mapping[str, str], modules: Sequence[str], idle: float = IDLE_SECONDS
     ) -> None:
         self._lock = threading.Lock()
+        self.modules = tuple(modules)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             program = [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(theirs.fileno())]
@@ -91,6 +95,12 @@ class ForkServer:
             )
         with suppress(ConnectionError):  # where it has ended already, `fork` says so
             self._socket.send(pickle.dumps((sys.path, list(modules), idle)))
+
+    def bring_in(self, modules: Sequence[str]) -> None:
+        """Have further modules imported, before anything is forked."""
+        with suppress(ConnectionError):
+            self._socket.send(pickle.dumps([name for name in modules if name not in self.modules]))
+        self.modules = tuple(modules)
 
     def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
@@ -108,13 +118,20 @@ class ForkServer:
             os.set_inheritable(handles[0], False)
             return int(answer), handles[0]
 
+    def give_up(self) -> None:
+        """End the process, of which nothing was forked, even while it imports."""
+        self.process.kill()
+        self.close()
+
     def close(self) -> None:
         """Let the process end, and its workers with it."""
         self._socket.close()
         self.process.wait()
 
 
-_servers: dict[tuple[object, ...], ForkServer] = {}
+_Key = tuple[object, ...]
+_servers: dict[_Key, ForkServer] = {}
+_expected: dict[_Key, ForkServer] = {}
 _lock = threading.Lock()
 
 
@@ -125,12 +142,40 @@ def is_possible() -> bool:
 
 def warm_up(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServer:
     """Return the server for workers of an environment; it is started if there is none."""
-    matters = {name: value for name, value in environment.items() if name not in _NO_MATTER}
-    key = (os.getpid(), frozenset(matters.items()), tuple(sys.path), tuple(modules))
+    surroundings = _surroundings(environment)
+    key = (*surroundings, tuple(modules))
     with _lock:
         if key not in _servers:
-            _servers[key] = ForkServer(environment, modules)
+            expected = _expected.pop(surroundings, None)
+            if expected is not None and set(expected.modules) <= set(modules):
+                expected.bring_in(modules)
+                _servers[key] = expected
+            else:
+                _servers[key] = ForkServer(environment, modules)
+                if expected is not None:
+                    expected.give_up()
         return _servers[key]
+
+
+def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
+    """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
+
+    It serves the first workers of this environment, if they need these modules and perhaps others.
+    """
+    with _lock:
+        expected = _expected[_surroundings(environment)] = ForkServer(environment, modules)
+    atexit.register(_give_up, expected)
+
+
+def _give_up(server: ForkServer) -> None:
+    if server in _expected.values():
+        server.give_up()
+
+
+def _surroundings(environment: Mapping[str, str]) -> _Key:
+    no_matter = {*_NO_MATTER, *_SET_BY_LIBRARIES}
+    matters = {name: value for name, value in environment.items() if name not in no_matter}
+    return os.getpid(), frozenset(matters.items()), tuple(sys.path)
 
 
 def fork(
@@ -157,16 +202,20 @@ def main(parent: int, descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as channel:
         os.set_inheritable(descriptor, False)
         sys.path[:], modules, idle = pickle.loads(channel.recv(_MOST_BYTES))
-        for module in ("hippotune.executors.worker.__main__", *modules):
-            with suppress(Exception):  # a worker that needs it will say what is wrong with it
-                importlib.import_module(module)
-        if "torch" in sys.modules:  # which the first optimizer of a process imports
-            importlib.import_module("torch._dynamo")
-        gc.collect()
-        gc.freeze()
+        _import(["hippotune.executors.worker.__main__", *modules])
         work = _serve(channel, parent, idle)
     if work is not None:
         work()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        with suppress(Exception):  # a worker that needs it will say what is wrong with it
+            importlib.import_module(module)
+    if "torch" in sys.modules:  # which the first optimizer of a process imports
+        importlib.import_module("torch._dynamo")
+    gc.collect()
+    gc.freeze()
 
 
 def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:
@@ -191,10 +240,14 @@ def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], Non
             message, handles, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_DESCRIPTORS)
             if not message:
                 return None
+            asked = pickle.loads(message)
+            if isinstance(asked, list):
+                _import(asked)
+                continue
             if (forked := os.fork()) == 0:
                 for inherited in (ends, *children):
                     os.close(inherited)
-                return partial(_become_keeper, pickle.loads(message), handles, server)
+                return partial(_become_keeper, asked, handles, server)
             child = os.pidfd_open(forked)
             children[child] = forked
             events.register(child, select.POLLIN)
