@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hippotune.history.listing import listing
-from hippotune.plan.facts import Fact
 from hippotune.protocol.wire import encode_fact
 from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson
 from hippotune.serve.definition import KeyParts
@@ -23,12 +22,14 @@ from hippotune.serve.guard import Refused, reply
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, NotHere, ServedPlan
 from hippotune.serve.routes import Parameter, Route
-from hippotune.serve.streams import event, streamed
+from hippotune.serve.streams import MOST_AT_ONCE, event, streamed
 from hippotune.store.catalog import open_store
 
 _PAGE = 1000
 _MOST = 10_000
 _LOOK_SECONDS = 1.0
+# Facts that come within this time are told together.
+_GATHER_SECONDS = 0.05
 _KEEP_ALIVE_SECONDS = 10.0
 
 
@@ -104,18 +105,19 @@ class FactRoutes:
         follows = _whole(request, "follow", 0) or "text/event-stream" in request.headers.get("accept", "")
         if follows:
             return streamed(self._followed(key, incarnation, after))
-        lines = tuple(FactLine(number, msgspec.Raw(encode_fact(fact))) for number, fact in facts)
+        lines = tuple(FactLine(number, msgspec.Raw(fact)) for number, fact in facts)
         self._health.facts.inc(len(lines))
         return reply(FactPage(incarnation, last, lines))
 
-    def _read(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, Fact]]]:
+    def _read(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, bytes]]]:
         """Read from the store, whether the plan is open or not."""
         with open_store(self._hub.folder, self._hub.store) as catalog:
             found = [info.key for info in catalog.plans() if info.key.digest == key]
             if not found:
                 raise NotHere(f"there is no plan {key} in the store")
             store = catalog.view(found[0])
-            return store.incarnation, store.last_number, list(store.facts(after, limit))
+            facts = [(number, encode_fact(fact)) for number, fact in store.facts(after, limit)]
+            return store.incarnation, store.last_number, facts
 
     async def _followed(self, key: str, incarnation: str, after: int) -> AsyncGenerator[bytes, None]:
         """Yield facts as they come, from those at hand or, where they are older, from the store."""
@@ -124,25 +126,26 @@ class FactRoutes:
         while True:
             plan = self._open(key)
             if plan is not None and plan.feed.knows(after):
-                last, items = plan.feed.after(after)
+                last, items = plan.feed.after(after, MOST_AT_ONCE)
                 numbered = list(zip(range(after + 1, last + 1), items, strict=True))
             else:
-                now, last, facts = await asyncio.to_thread(self._read, key, after, _PAGE)
+                now, _, numbered = await asyncio.to_thread(self._read, key, after, MOST_AT_ONCE)
                 if now != incarnation:
                     return
-                numbered = [(number, encode_fact(fact)) for number, fact in facts]
-            for number, fact in numbered:
-                yield event(fact, f"{incarnation}:{number}")
-                after, said = number, monotonic()
-            self._health.facts.inc(len(numbered))
+            if numbered:
+                yield b"".join(event(fact, f"{incarnation}:{number}") for number, fact in numbered)
+                after, said = numbered[-1][0], monotonic()
+                self._health.facts.inc(len(numbered))
             if monotonic() - said > _KEEP_ALIVE_SECONDS:
                 yield b": still here\n\n"
                 said = monotonic()
             if self._hub.is_draining:
                 return
-            if numbered:
+            if len(numbered) == MOST_AT_ONCE:
                 continue
-            if plan is None or not plan.feed.knows(after):
+            if numbered:
+                await asyncio.sleep(_GATHER_SECONDS)
+            elif plan is None or not plan.feed.knows(after):
                 await asyncio.sleep(_LOOK_SECONDS)
             else:
                 await plan.feed.wait(after, _LOOK_SECONDS)

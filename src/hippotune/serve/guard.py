@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.serve.blobs import CodeRefused
@@ -83,6 +83,10 @@ class Guard:
                 self._check_rate(user)
                 request.state.user = user
                 response = await handler(request)
+                if isinstance(response, StreamingResponse):
+                    response.body_iterator = self._turns.each(
+                        cast("AsyncGenerator[Any]", response.body_iterator)
+                    )
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception as error:

@@ -22,11 +22,12 @@ class Outbox:
         self._is_waking = False
         self.is_closed = False
 
-    def put(self, *items: bytes) -> None:
-        """Say something."""
+    def put(self, *items: bytes, later: bool = False) -> None:
+        """Say something; with `later`, streams need not hear of it before the next that is said."""
         with self._lock:
             self._items += items
-        self._wake()
+        if not later:
+            self._wake()
 
     def close(self) -> None:
         """Say nothing more: streams end when all was heard."""
@@ -43,10 +44,12 @@ class Outbox:
         self._is_waking = False  # before they look: what comes from now on wakes them again
         self._news.set()
 
-    def after(self, number: int) -> tuple[int, list[bytes]]:
-        """Return all that comes after a number, and the number of the last."""
+    def after(self, number: int, most: int) -> tuple[int, list[bytes]]:
+        """Return what comes after a number, as much as is asked for, and the number of the last of it."""
         with self._lock:
-            return self._dropped + len(self._items), self._items[max(number - self._dropped, 0) :]
+            first = max(number - self._dropped, 0)
+            items = self._items[first : first + most]
+            return self._dropped + first + len(items), items
 
     @property
     def last(self) -> int:
@@ -71,9 +74,9 @@ class Outbox:
 
     async def wait(self, number: int, timeout: float) -> None:
         """Wait until there is something after a number, or it is closed, for `timeout` seconds at most."""
-        while self.after(number)[0] <= number and not self.is_closed:
+        while self.last <= number and not self.is_closed:
             self._news.clear()
-            if self.after(number)[0] > number or self.is_closed:
+            if self.last > number or self.is_closed:
                 return
             try:
                 async with asyncio.timeout(timeout):

@@ -7,7 +7,7 @@ goes on from there.
 from __future__ import annotations
 
 import asyncio
-import gc
+import atexit
 import logging
 import os
 import pwd
@@ -19,7 +19,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
+from queue import SimpleQueue
 
 import uvicorn
 
@@ -30,6 +32,7 @@ from hippotune.page.login import Visitor
 from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.app import Application
 from hippotune.serve.blobs import Blobs
+from hippotune.serve.garbage import collect_when_quiet
 from hippotune.serve.guard import Guard, Limits
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, Place
@@ -45,7 +48,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GRACE_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 75
 # Engines have threads of their own: none keeps the one of HTTP waiting for long.
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -79,8 +82,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     home = ServedHome(parse_home(options.home)[0])
     try:
         server = Server(options, home, say)
-        gc.collect()
-        gc.freeze()  # what is there by now stays: looking through all of it would stop requests for a while
+        collect_when_quiet()
         server.run()
     finally:
         home.release()
@@ -272,9 +274,14 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def log_to_stderr() -> None:
-    """Write a line for each request, and what goes wrong, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    """Write a line for each request, and what goes wrong, to standard error, on a thread of its own."""
+    lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    written = logging.StreamHandler(sys.stderr)
+    written.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    listener = QueueListener(lines, written)
+    listener.start()
+    atexit.register(listener.stop)
+    handler = QueueHandler(lines)
     for name in ("hippotune", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)

@@ -243,7 +243,8 @@ class Session:
     # From the loop.
 
     def _deliver(self, request: int, answer: Answer) -> None:
-        self._put(wire.Answered.of(request, answer))
+        answered = wire.encode(wire.Answered.of(request, answer))
+        self.outbox.put(answered, later=answer.order > self._told)  # it counts when it is durable
         self._highest = max(self._highest, answer.order)
         self.facts_committed()
 

@@ -11,6 +11,8 @@ from hippotune.serve.outbox import Outbox
 
 _KEEP_ALIVE_SECONDS = 10.0
 _SHORTEST_BEAT = 0.1
+# How many items one event has at most: the event loop does other things in between.
+MOST_AT_ONCE = 500
 
 
 def event(data: bytes, number: str = "", kind: str = "") -> bytes:
@@ -36,11 +38,11 @@ async def following(
     yield b": hello\n\n"
     while True:
         every = max(pause(), _SHORTEST_BEAT)
-        last, items = outbox.after(after)
+        last, items = outbox.after(after, MOST_AT_ONCE)
         if items:
             yield event(b"[" + b",".join(items) + b"]", str(last))
             after, said = last, monotonic()
-        if outbox.is_closed and outbox.after(after)[0] <= after:
+        if outbox.is_closed and outbox.last <= after:
             return
         now = monotonic()
         if beat is not None and now - beaten >= every:

@@ -1,21 +1,26 @@
-"""Requests that come at once begin in turns: the event loop does other things in between."""
+"""Requests that come at once begin in turns, and so do parts of streams: others come in between."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from time import monotonic
+from typing import TypeVar
 
-_TURN_SECONDS = 0.004
+T = TypeVar("T")
+
+_TURN_SECONDS = 0.003
 
 
 class Turns:
-    """See the module. In one round of the event loop, requests begin for a few milliseconds at most."""
+    """See the module. In one round of the event loop, turns begin for a few milliseconds at most."""
 
     def __init__(self) -> None:
         self._until: float | None = None
 
     async def wait(self) -> None:
-        """Wait until there is time for another request."""
+        """Wait until there is time for another turn."""
         while True:
             now = monotonic()
             if self._until is None:
@@ -27,3 +32,10 @@ class Turns:
 
     def _renew(self) -> None:
         self._until = None
+
+    async def each(self, parts: AsyncGenerator[T]) -> AsyncGenerator[T]:
+        """Pass on the parts of a stream, each in a turn of its own."""
+        async with aclosing(parts):
+            async for part in parts:
+                await self.wait()
+                yield part
