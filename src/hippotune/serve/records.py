@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hippotune.durable import replacing
 from hippotune.errors import StoreError
+from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission
 from hippotune.serve.messages import ConfigJson, Failure, Number
 
@@ -45,7 +46,7 @@ class Ended(Struct, omit_defaults=True):
 
 
 class StudyRecord(Struct):
-    """A study. Times are seconds since the epoch."""
+    """A study. Times are seconds since the epoch; its limit of time counts from when it `began`."""
 
     name: str
     user: str
@@ -54,6 +55,16 @@ class StudyRecord(Struct):
     made: float
     ended: float | None = None
     end: Ended | None = None
+    began: Moment | None = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of its time; None where it has no limit."""
+        seconds = self.submission.tuned.seconds
+        if seconds is None:
+            return None
+        began = self.began or Moment("", 0.0, self.made)
+        return max(seconds - began.passed(), 0.01)
 
 
 class StudyLine(Struct):

@@ -13,6 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -280,6 +281,8 @@ class Session:
         if self._counting_took <= _SHARE_OF_TIME * (now - self._counted_at):
             asks = list(self._asked.values())
         pulse = self._loop.readings.pulse(self._began, asks)
+        if not self._asked or self._loop.error is not None:  # what it will ask for may have to be proved yet
+            pulse = replace(pulse, is_proved=False)
         if asks is not None:
             self._steps = pulse.unique, pulse.left
             self._counted_at = time.monotonic()

@@ -21,6 +21,7 @@ import msgspec
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.kept import KeptProcess
 from hippotune.serve.blobs import Blobs
+from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission, differences
 from hippotune.serve.guard import Refused
 from hippotune.serve.hub import NotHere
@@ -110,7 +111,7 @@ class Studies:
                 _check_same(known, submission, user)
                 if known.is_running:
                     return known.record
-            record = StudyRecord(name, user, submission, "running", time.time())
+            record = StudyRecord(name, user, submission, "running", time.time(), began=Moment.now())
             self._records.keep(record)
             assert self._aio is not None
             live = self._studies[name] = Live(record, self._aio)
@@ -173,13 +174,12 @@ class Studies:
         record = live.record
         tuned = record.submission.tuned
         content = None if tuned.digest is None else self._blobs.get(tuned.digest)
-        left = None if tuned.seconds is None else max(record.made + tuned.seconds - time.time(), 0.01)
         token = None if self._tokens.is_open else self._tokens.issue(record.user)
         parcel = self._blobs.parcel(record.submission.definition.code)
         submission = msgspec.json.encode(record.submission)
         certificate = None if self._certificate is None else self._certificate.read_text()
         server = self._url(), token, certificate
-        greeting = pickle.dumps((parcel, submission, content, left, server), protocol=5)
+        greeting = pickle.dumps((parcel, submission, content, record.seconds_left, server), protocol=5)
         with TemporaryFile() as log:
             live.process = process = KeptProcess(
                 "hippotune.serve.tuner",

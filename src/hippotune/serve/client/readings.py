@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from time import monotonic
 from typing import cast
 
@@ -105,7 +106,5 @@ class RemoteReadings:
 
     def pulse(self, since: float, asks: Iterable[tuple[Node, int]] | None) -> Pulse:
         """Return how training goes."""
-        from dataclasses import replace
-
         counters = self.counters()
         return replace(pulse_of(self._last), trained=counters.trained, worker_seconds=counters.worker_seconds)
