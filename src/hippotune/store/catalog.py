@@ -22,7 +22,7 @@ from hippotune.identity.key import Origin, PlanKey
 from hippotune.store.claim import Mark, is_own
 from hippotune.store.database import Database
 from hippotune.store.homes import checkpoints_of, storage_of
-from hippotune.store.lock import FileLock, PlanInUse, PlanLock, SessionLock
+from hippotune.store.lock import FileLock, PlanInUse, PlanLock
 from hippotune.store.rows import storable
 from hippotune.store.schema import (
     CHECKPOINTS,
@@ -34,6 +34,7 @@ from hippotune.store.schema import (
     stored_version,
 )
 from hippotune.store.secret import LostKey, Secret
+from hippotune.store.session_lock import SessionLock
 from hippotune.store.sql import SqlStore
 from hippotune.store.storage import CheckpointStorage, StorageHome
 from hippotune.store.totals import PlanTotals, read_totals

@@ -28,11 +28,12 @@ from hippotune.store.check_values import check_value
 from hippotune.store.checkpoint_rows import CheckpointRows
 from hippotune.store.claim import SetAside, claim
 from hippotune.store.database import Database
-from hippotune.store.lock import PlanLock, SessionLock
+from hippotune.store.lock import PlanLock
 from hippotune.store.log import PlanLog
 from hippotune.store.rows import NOTE, Batch, Numbers, RequestKey, forgotten, is_compared
 from hippotune.store.schema import ACTIONS, LOGGED, NODES, PROOFS, REQUESTS, RESULTS, SPANS
 from hippotune.store.secret import Secret
+from hippotune.store.session_lock import SessionLock
 from hippotune.store.storage import CheckpointStorage
 
 _KEY = ("study", "trial", "config", "step")
