@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
 import pickle
 import sys
+import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +21,15 @@ from starlette.routing import Route
 import hippotune as hippo
 from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.executors.local.process import said_by
+from hippotune.identity.data import data_text
 from hippotune.protocol.events import WorkerJoined
+from hippotune.serve.blobs import Blobs
+from hippotune.serve.definition import Code
 from hippotune.serve.guard import Limits
 from hippotune.serve.model_routes import sent_file
 from hippotune.serve.openapi import document
 from hippotune.serve.program import Options, serve
+from hippotune.serve.tokens import Tokens, User
 from served.serving import Running, serving
 from study.walkers import Walker
 
@@ -53,6 +62,58 @@ def test_everything_needs_a_token_that_is_known_and_a_role(guarded: Running) -> 
     assert ask(guarded, "POST", "/plans", "reader", json=SUBMISSION).status_code == 403
     assert ask(guarded, "POST", "/release", "writer").status_code == 403
     assert ask(guarded, "POST", "/release", "boss").status_code == 204
+
+
+def test_a_token_that_a_process_was_given_ends_with_it() -> None:
+    tokens = Tokens()
+    token = tokens.issue("kim")
+    assert tokens.user(f"Bearer {token}") == User("kim", "submit")
+    tokens.revoke(token)
+    assert tokens.user(f"Bearer {token}") is None
+
+
+def test_a_study_of_another_user_is_not_spoken_for(guarded: Running) -> None:
+    code = {"kind": "entry", "trainer": "study.walkers.Walker", "entry": "study.walkers:Walker"}
+    definition = {"study": "mine", "code": code, "data": "v1"}  # data that has a name is shared
+    (key,) = {
+        ask(guarded, "POST", "/plans", user, json=definition).json()["key"] for user in ("writer", "boss")
+    }
+
+    def begin(user: str, session: str) -> int:
+        address = f"/plans/{key}/sessions/{session}"
+        return ask(guarded, "PUT", address, user, json={"study": "mine"}).status_code
+
+    assert begin("writer", "one") == 200
+    assert begin("boss", "two") == 422
+    assert begin("boss", "one") == 422
+    assert ask(guarded, "DELETE", f"/plans/{key}/sessions/one", "boss").status_code == 403
+    nested: Any = 0.1
+    for _ in range(400):
+        nested = {"family": "Warmup", "steps": 1, "after": nested}
+    asked = {"config": {"lr": nested}, "step": 1}
+    assert ask(guarded, "POST", f"/plans/{key}/unshared", "reader", json=asked).status_code in (413, 422)
+    for pulses in ("nan", "-1", "soon"):
+        address = f"/plans/{key}/sessions/one/items?pulses={pulses}"
+        assert ask(guarded, "GET", address, "writer").status_code == 422
+
+
+def test_data_that_has_no_end_is_not_read() -> None:
+    with pytest.raises(InvalidInput, match="no plain file"):
+        data_text("/dev/zero", Path())
+
+
+def test_many_clients_of_one_project_begin_at_once(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(50):
+            archive.writestr(f"package/module{number}.py", f"number = {number}")
+    digest = hashlib.sha256(file.getvalue()).hexdigest()
+    blobs = Blobs(tmp_path / "code", allow_code=True)
+    blobs.put(digest, file.getvalue())
+    code = Code("bundle", "package.B", "package:B", digest)
+    with ThreadPoolExecutor(8) as threads:
+        parcels = list(threads.map(lambda _: blobs.parcel(code), range(8)))
+    assert len(set(parcels)) == 1
 
 
 def test_what_needs_no_token_tells_nothing_of_studies(guarded: Running) -> None:
@@ -109,9 +170,6 @@ class Harmful:
 
 
 def test_what_a_client_pickled_is_opened_by_processes_of_their_own_alone(tmp_path: Path) -> None:
-    import hashlib
-    import os
-
     mark = tmp_path / "pid"
     code = f"__import__('pathlib').Path({str(mark)!r}).write_text(str(__import__('os').getpid()))"
     content = b"cbuiltins\nexec\n(V" + code.encode() + b"\ntR."

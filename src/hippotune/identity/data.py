@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,6 +74,8 @@ def file_digest(file: Path) -> str:
     key = os.path.realpath(file)
     try:
         status = os.stat(key)
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidInput(f"{file} is no plain file, which may have no end; expected files and folders")
         seen: list[object] = [status.st_size, status.st_mtime_ns, status.st_ino]
         known = _remembered.get(key)
         if known is not None and known[:3] == seen:

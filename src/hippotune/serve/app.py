@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from hippotune.store.catalog import open_store
 
 _SWEEP_SECONDS = 2.0
 _STORE_SECONDS = 5.0
+_THREADS = 64
 
 
 class Versions(Struct):
@@ -144,6 +146,8 @@ class Application:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        # Threads that wait for processes of user code leave enough of them for everything else.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "requests"))
         tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
         self._hub.begin()
         self._studies.begin()

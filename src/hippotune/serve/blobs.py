@@ -10,6 +10,7 @@ import io
 import shutil
 import stat
 import sys
+import threading
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +32,7 @@ class Blobs:
     def __init__(self, folder: Path, allow_code: bool) -> None:
         self._folder = folder
         self._allow_code = allow_code
+        self._unpacking = threading.Lock()
 
     def check_allowed(self, what: str) -> None:
         """Raise `CodeRefused` where clients may not bring code."""
@@ -70,7 +72,8 @@ class Blobs:
             return Parcel(code.trainer, entry=code.entry, path=here, arguments=code.arguments)
         self.check_allowed("a bundle" if code.kind == "bundle" else "a class that is pickled by value")
         if code.kind == "bundle":
-            folder = self._unpacked(code.digest)
+            with self._unpacking:  # many clients of one project may begin at once
+                folder = self._unpacked(code.digest)
             own = tuple(str(folder / PurePosixPath(part)) for part in code.path if _is_below(part))
             return Parcel(code.trainer, entry=code.entry, path=(*own, *here), arguments=code.arguments)
         theirs = tuple(place for place in code.path if place and Path(place).exists())

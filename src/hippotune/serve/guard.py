@@ -97,7 +97,7 @@ class Guard:
                 _log.info(
                     "%s %s %d %.1f ms %s",
                     request.method,
-                    request.url.path,
+                    request.scope["raw_path"].decode("latin-1"),  # as it was sent: on one line
                     response.status_code,
                     seconds * 1000,
                     user.name or "-",
@@ -197,6 +197,7 @@ def _status(error: Exception) -> int:
         (InvalidInput, 422),
         (StoreError, 503),
         (HippoError, 422),
+        (RecursionError, 422),
     ):
         if isinstance(error, kind):
             return status

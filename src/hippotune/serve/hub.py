@@ -144,11 +144,11 @@ class Hub:
         parcel = self.blobs.parcel(definition.code)
         is_fixed = definition.code.kind != "entry"
         probed = self.probes.identify(parcel, definition.version is None, is_fixed)
+        executor = self._place.make_executor()
+        identity = self._identify(definition, probed, user, executor.threads)  # which may read much data
         with self._opening:
             if self._is_closing:
                 raise NotHere("the server is about to end: try again when it is back")
-            executor = self._place.make_executor()
-            identity = self._identify(definition, probed, user, executor.threads)
             plan = self._plans.get(identity.key.digest)
             if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
                 self._close(plan)
@@ -267,6 +267,9 @@ class Hub:
 
         def begun() -> SessionOpened:
             if id not in plan.sessions:
+                others = {each.user for each in plan.sessions.values() if each.study == study} - {user}
+                if others:
+                    raise InvalidInput(f"study {study!r} is {min(others)}'s here: give yours another name")
                 plan.runtime.loop.handle(OwnerSet(study, user))
                 plan.sessions[id] = Session(id, study, user, plan.runtime, plan.inbox, outbox)
             session = plan.sessions[id]

@@ -17,9 +17,9 @@ from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.guard import Guard, Refused, read_body, read_bytes, reply
 from hippotune.serve.hub import Hub, ServedPlan
 from hippotune.serve.messages import Messages, SessionOpened, encode
-from hippotune.serve.routes import Parameter, Route
+from hippotune.serve.routes import Route
 from hippotune.serve.session import Session
-from hippotune.serve.streams import following, streamed
+from hippotune.serve.streams import PULSES, following, pause_of, streamed
 
 # How often a session with a deadline or a budget hears how it goes, at least.
 _LIMITED_BEAT = 0.2
@@ -37,7 +37,6 @@ class PlanRoutes:
     def table(self) -> list[Route]:
         """Return what is served."""
         session = "/plans/{key}/sessions/{id}"
-        beat = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
         return [
             Route(
                 "POST",
@@ -86,7 +85,7 @@ class PlanRoutes:
                 self.items,
                 "Follow what a session is answered; Last-Event-ID says after which number",
                 content="events",
-                query=(beat,),
+                query=(PULSES,),
                 statuses=(404, 410),
             ),
             Route(
@@ -153,12 +152,7 @@ class PlanRoutes:
         after = int(said) if said.isdecimal() else 0
         if not session.outbox.knows(after):
             raise Refused(410, f"what comes after {after} is not here any more: begin another session")
-        pulses = request.query_params.get("pulses", "1")
-        try:
-            every = float(pulses)
-        except ValueError:
-            raise Refused(422, f"pulses is {pulses!r}; expected seconds") from None
-        return streamed(_followed(plan, session, after, every))
+        return streamed(_followed(plan, session, after, pause_of(request, 1.0)))
 
     async def end(self, request: Request) -> Response:
         """End a session."""

@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from time import monotonic
 
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from hippotune.serve.guard import Refused
 from hippotune.serve.outbox import Outbox
+from hippotune.serve.routes import Parameter
 
 _KEEP_ALIVE_SECONDS = 10.0
 _SHORTEST_BEAT = 0.1
+_LONGEST_BEAT = 3600.0
+PULSES = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
 # How many items one event has at most: the event loop does other things in between.
 MOST_AT_ONCE = 500
+
+
+def pause_of(request: Request, usual: float) -> float:
+    """Return how many seconds there are to be between pulses."""
+    text = request.query_params.get(PULSES.name, str(usual))
+    try:
+        pause = float(text)
+    except ValueError:
+        pause = -1.0
+    if not pause >= 0:
+        raise Refused(422, f"pulses is {text!r}; expected seconds, from 0 on")
+    return min(pause, _LONGEST_BEAT)
 
 
 def event(data: bytes, number: str = "", kind: str = "") -> bytes:

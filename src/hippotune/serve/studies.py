@@ -194,6 +194,8 @@ class Studies:
             finally:
                 live.process = None
                 process.end()
+                if token is not None:
+                    self._tokens.revoke(token)
             log.seek(0)
             return "\n".join(log.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
 

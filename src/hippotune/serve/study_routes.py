@@ -17,8 +17,8 @@ from hippotune.serve.guard import Guard, Refused, read_body, reply
 from hippotune.serve.hub import Hub
 from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
-from hippotune.serve.routes import Parameter, Route
-from hippotune.serve.streams import event, following, streamed
+from hippotune.serve.routes import Route
+from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
 from hippotune.serve.studies import Live, Studies
 
 _END_BYTES = 256 << 20
@@ -53,7 +53,6 @@ class StudyRoutes:
     def table(self) -> list[Route]:
         """Return what is served."""
         one = "/studies/{name}"
-        pulses = Parameter("pulses", float, "seconds between pulses; 0.1 at least")
         return [
             Route("GET", "/studies", "read", self.list, "List studies", answer=list[StudyLine]),
             Route(
@@ -83,7 +82,7 @@ class StudyRoutes:
                 self.events,
                 "Follow a study: notes, snapshots as pulses, and its end",
                 content="events",
-                query=(pulses,),
+                query=(PULSES,),
                 statuses=(404,),
             ),
             Route(
@@ -134,12 +133,13 @@ class StudyRoutes:
         live = self._studies.get(request.path_params["name"])
         said = request.headers.get("last-event-id", "0")
         after = int(said) if said.isdecimal() and live.outbox.knows(int(said)) else 0
+        every = pause_of(request, 0.2)
 
         async def beat() -> bytes:
             return live.snapshot or b"null"
 
         async def events() -> AsyncGenerator[bytes]:
-            async with aclosing(following(live.outbox, after, beat, lambda: 0.2)) as told:
+            async with aclosing(following(live.outbox, after, beat, lambda: every)) as told:
                 async for each in told:
                     yield each
             yield event(await beat(), kind="pulse")  # how things were at the end
