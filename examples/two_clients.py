@@ -18,6 +18,7 @@ import hippotune as hippo
 from hippotune.cli.attach import attach
 from hippotune.cli.server import start_server
 from hippotune.serve.client.api import Api
+from hippotune.serve.client.facts import read_facts
 
 
 class Regression(hippo.Trainer):
@@ -60,10 +61,14 @@ def main() -> None:
             for name in DROPS:
                 print(f"\n== what came of {name}'s study")
                 attach(url, name, False)
-            plans = api.call("GET", "/plans", None, list)
+            keys = {api.call("GET", f"/studies/{name}", None, dict)["end"]["key"] for name in DROPS}
+            spans = [span for key in keys for span in read_facts(api, key).store.spans()]
+            trained = sum(span.last - span.first for span in spans if span.kind == "train")
             asked = sum(len(drops) * STEPS for drops in DROPS.values())
-            trained = sum(plan["trained"] for plan in plans)
-            print(f"\ntogether they asked for {asked} steps, and {trained} were trained on {len(plans)} plan")
+            print(
+                f"\ntogether they asked for {asked} steps; {trained} were trained, on {len(keys)} plan, those "
+                "that both need once\n(each report counts what was trained there while its study ran)"
+            )
         finally:
             api.call_once("POST", "/stop")
 
