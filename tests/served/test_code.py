@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hippotune as hippo
 from hippotune import GridSearch, InvalidInput, Study
+from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.code import bundle
-from hippotune.serve.definition import Code
+from hippotune.serve.definition import Code, Definition, Submission, Tuned, differences
 from served.serving import serving
 
 PROJECT = """
@@ -103,3 +106,44 @@ def test_a_bundle_that_reaches_out_of_its_folder_is_refused(tmp_path: Path, name
         blobs.parcel(Code("bundle", "a.B", "a:B", digest))
     with pytest.raises(InvalidInput, match="as its address says"):
         blobs.put("0" * 64, content)
+
+
+class Quiet(GridSearch):
+    """A tuner of a user's own that says nothing of what it has."""
+
+    def __init__(self, hidden: object) -> None:
+        super().__init__({"lr": [0.1]}, metric="loss", mode="min", max_steps=4)
+        self.hidden = hidden
+
+    def __repr__(self) -> str:
+        return "Quiet()"
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other"),
+    [
+        (1, 1, 2),
+        (np.random.default_rng(1), np.random.default_rng(1), np.random.default_rng(2)),
+        ([random.Random(1)], [random.Random(1)], [random.Random(2)]),
+        (lambda step: step + 1, None, lambda step: step + 2),
+    ],
+    ids=["a number", "an object of a library", "one in a list", "a function"],
+)
+def test_tuners_that_look_alike_are_told_apart_by_what_they_have(
+    one: object, same: object, other: object
+) -> None:
+    def submitted(hidden: object) -> Submission:
+        tuned = Tuned("loss", "min", parts_of_object(Quiet(hidden)))
+        return Submission(Definition("test", Code("entry", "Walker")), tuned)
+
+    assert differences(submitted(one), submitted(same or one)) == []
+    assert differences(submitted(one), submitted(other))
+
+
+def test_tuners_that_say_nothing_of_their_parts_are_told_apart_by_their_files() -> None:
+    one, other = (
+        Submission(Definition("test", Code("entry", "Walker")), Tuned("loss", "min", digest=digit * 64))
+        for digit in "01"
+    )
+    assert differences(one, one) == []
+    assert any(each.startswith("digest: ") for each in differences(one, other))

@@ -19,6 +19,7 @@ import dataclasses
 import enum
 import importlib
 import os
+import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -87,9 +88,18 @@ def fingerprint(trainer: type) -> Fingerprint:
 def parts_of_object(value: object) -> dict[str, str]:
     """Return what an object is, by name: its class, the user's own code that this reads, its attributes.
 
-    An attribute that cannot be identified counts by its class.
+    An attribute that cannot be identified counts as it is pickled, or else by its class.
     """
     return _Reading(type(value)).parts_of(value)
+
+
+def _pickled(value: object) -> str:
+    """Return a text for an object of a library, whose state is its own affair."""
+    kind = type(value).__qualname__
+    try:
+        return f"a {kind} {digest(pickle.dumps(value, protocol=5))[:12]}"
+    except Exception:  # it may have a lock, a file or anything else that stays in its process
+        return f"a {kind}"
 
 
 class _Reading:
@@ -120,7 +130,7 @@ class _Reading:
             try:
                 self._note_text(name, self._writer.write(item, name, self._home))
             except (Unidentified, TrainerError):
-                self._note_text(name, f"a {type(item).__qualname__}")
+                self._note_text(name, _pickled(item))
         return dict(sorted(self._parts.items()))
 
     def is_users(self, module: object) -> bool:
