@@ -89,7 +89,7 @@ $(BROWSER): tests/page/package-lock.json tests/page/unpack.cjs $(READY)
 tests: $(READY) $(PAGE) $(BROWSER)
 	$(BIN)/pytest -n 3 --dist worksteal
 
-PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search width deadline peers page
+PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search search_real width deadline peers page
 
 bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \

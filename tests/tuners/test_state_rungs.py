@@ -6,11 +6,11 @@ import asyncio
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable
-from itertools import pairwise
+from itertools import islice, pairwise, product
 
 import optuna
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hippotune as hippo
@@ -73,30 +73,48 @@ SYNCHRONOUS: dict[str, Make] = {
     "early stop": lambda space: hippo.EarlyStop(
         space, "score", "max", RUNGS, [max(len(space) // 2, 1), max(len(space) // 5, 1)]
     ),
+    "hyperband": lambda space: hippo.Hyperband(space, "score", "max", 3, 27, 3),
+    "bohb": lambda space: hippo.BOHB(space, "score", "max", 3, 27, 3),
 }
 ASYNCHRONOUS: dict[str, Make] = {
     "asha": lambda space: hippo.ASHA(space, "score", "max", 3, 27, 3),
     "pasha": lambda space: hippo.PASHA(space, "score", "max", 3, 27, 3),
+    "hypersched": lambda space: hippo.HyperSched(space, "score", "max", 3, 27, 3),
+    "median": lambda space: hippo.MedianStopping(space, "score", "max", 27, every=3, startup_trials=2),
+    "median of averages": lambda space: hippo.MedianStopping(
+        space, "score", "max", 27, every=3, startup_trials=2, rule="vizier"
+    ),
+    "pruner": lambda space: hippo.OptunaSearch(
+        space, "score", "max", 27, trials=len(space), every=3, pruner=optuna.pruners.MedianPruner(2)
+    ),
 }
 
 
+def races(tuner: Tuner, done: Sharing) -> list[set[Trial]]:
+    """The trials that are compared with one another: those of each bracket, where there are brackets."""
+    sizes = [rungs[0][0] for rungs in tuner.brackets()] if isinstance(tuner, hippo.Hyperband) else [None]
+    trials = iter(done.trials)
+    return [set(islice(trials, size)) for size in sizes]
+
+
 @pytest.mark.parametrize("kind", [*SYNCHRONOUS, *ASYNCHRONOUS])
+@settings(max_examples=20)
 @given(space=spaces(), workers=st.integers(1, 4))
 def test_no_comparison_separates_trials_of_one_state(kind: str, space: hippo.Grid, workers: int) -> None:
-    is_synchronous = kind in SYNCHRONOUS
     tuner = (SYNCHRONOUS | ASYNCHRONOUS)[kind](space)
-    done = run(tuner, 1000 if is_synchronous else workers)
-    deferred = set(done.deferred)
-    for step in RUNGS[:-1]:
-        on = gone_on(done, step)
-        for together in at_rung(done, step).values():
-            if on & set(together):
-                assert {trial for trial in together if trial not in on} <= deferred
+    done = run(tuner, 1000 if kind in SYNCHRONOUS else workers)
+    deferred, reached = set(done.deferred), done.reached()
+    for race, step in product(races(tuner, done), RUNGS[:-1]):
+        cut = 0
+        for trials in at_rung(done, step).values():
+            together = race & set(trials)
+            left = {trial for trial in together if reached[trial.number] == step}
+            if left == together:
+                assert not deferred & together
             else:
-                assert not deferred & set(together) - on
-        if is_synchronous:
-            cut = [each for each in at_rung(done, step).values() if 0 < len(on & set(each)) < len(each)]
-            assert len(cut) <= 1
+                assert left <= deferred
+                cut += bool(left)
+        assert cut <= 1 or kind in ASYNCHRONOUS
 
 
 @given(space=spaces(), reduction=st.integers(2, 4))
@@ -168,43 +186,6 @@ def test_schedules_that_have_not_differed_yet_go_on_together() -> None:
     published = run(hippo.SuccessiveHalving(space, "score", "max", 15, 120, 2, rungs="trials"))
     assert published.told == []
     assert published.deferred == []
-
-
-STOPPING: dict[str, Make] = {
-    "median": lambda space: hippo.MedianStopping(space, "score", "max", 24, every=4, startup_trials=2),
-    "median of averages": lambda space: hippo.MedianStopping(
-        space, "score", "max", 24, every=4, startup_trials=2, rule="vizier"
-    ),
-    "pruner": lambda space: hippo.OptunaSearch(
-        space, "score", "max", 24, trials=32, every=4, pruner=optuna.pruners.MedianPruner(n_startup_trials=2)
-    ),
-}
-
-
-@pytest.mark.parametrize("make", STOPPING.values(), ids=STOPPING)
-def test_what_is_stopped_on_the_way_is_stopped_with_all_of_its_state(make: Make) -> None:
-    rates = [MultiStep(1000, [20], factor) for factor in range(2, 6)]
-    done = run(make(hippo.Grid({"bs": list(range(1, 9)), "lr": rates})), workers=2)
-    withdrawn = {(number, step) for kind, number, step in done.log if kind == "withdraw"}
-    assert withdrawn
-    for number, step in withdrawn:
-        mates = [
-            trial.number
-            for trial in done.trials
-            if done.state(trial, step) == done.state(done.trials[number], step)
-        ]
-        assert {(mate, step) for mate in mates} <= withdrawn
-
-
-def test_hypersched_counts_states() -> None:
-    rates = [MultiStep(1000, [20], factor) for factor in range(2, 6)]
-    space = hippo.Grid({"bs": list(range(1, 9)), "lr": rates})
-    done = run(hippo.HyperSched(space, "score", "max", 4, 24, 2), workers=2)
-    reached = done.reached()
-    for step in (4, 8, 16):
-        for together in at_rung(done, step).values():
-            ends = {reached[trial.number] for trial in together}
-            assert len(ends) == 1 or min(ends) > step
 
 
 def test_parameters_are_in_force_once_they_have_made_a_difference() -> None:

@@ -36,17 +36,32 @@ class Features:
         self._columns = [_Column(name, reference, at) for name in names]
         table = np.array([self._raw(config) for config in reference])
         self._mean, spread = table.mean(axis=0), table.std(axis=0)
-        self._varies = spread > 1e-9
-        self._spread = np.where(self._varies, spread, 1.0)
+        self._spread = np.where(spread > 1e-9, spread, 1.0)
+        self._telling = _telling((table - self._mean) / self._spread)
+        self._rows = dict(zip(reference, self._scaled(table), strict=True))
 
     def of(self, configs: Iterable[Config]) -> Numbers:
         """Return a row for each config."""
-        rows = np.array([self._raw(config) for config in configs])
-        scaled: Numbers = ((rows - self._mean) / self._spread)[:, self._varies]
+        rows = ((config, self._rows.get(config)) for config in configs)
+        return np.array([self._scaled(self._raw(config)) if row is None else row for config, row in rows])
+
+    def _scaled(self, numbers: Any) -> Numbers:
+        scaled: Numbers = ((numbers - self._mean) / self._spread)[..., self._telling]
         return scaled
 
     def _raw(self, config: Config) -> list[float]:
         return [number for column in self._columns for number in column.of(config)]
+
+
+def _telling(table: Numbers) -> list[int]:
+    """Return the columns that vary, each once: a constant's mean says no more than its first value."""
+    seen = {tuple(np.zeros(len(table)))}
+    found = []
+    for place, column in enumerate(np.round(table.T, 6) + 0.0):
+        if tuple(column) not in seen:
+            seen |= {tuple(column), tuple(-column + 0.0)}
+            found.append(place)
+    return found
 
 
 class _Column:

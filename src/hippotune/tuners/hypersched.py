@@ -170,7 +170,7 @@ class _Race:
         Else the workers are left to those that run, or to the best of those that wait, where none runs or
         those that run cannot use them all.
         """
-        ready = [trial for trial in self._waiting if self._cutoffs.may_go_on(trial)]
+        ready = [trial for trial in self._waiting if self._may_go_on(trial)]
         if ready:
             return self._best(ready)
         if self._next is not None and self._is_admitted(self._next):
@@ -181,6 +181,11 @@ class _Race:
         if running * timing.widest >= self._trials.workers:
             return None
         return self._best(self._waiting) if self._waiting else None if running else self._next
+
+    def _may_go_on(self, trial: Trial) -> bool:
+        """Whether a trial's scores suffice, or another went on from the state that it is in."""
+        is_followed = self._tuner.rungs == "states" and self._states[trial] in self._asked
+        return is_followed or self._cutoffs.may_go_on(trial)
 
     def _best(self, trials: Iterable[Trial]) -> Trial:
         return max(trials, key=lambda trial: (self._scores[trial], -trial.number))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.base import Result, TrialGroup, Trials
+from hippotune.tuners.base import Result, TrialGroup, Trials, as_score
 from hippotune.tuners.candidates import Candidates
 from hippotune.tuners.features import Features, Numbers
 from hippotune.tuners.prices import Prices
 from hippotune.tuners.space_tuner import SpaceTuner, free_workers
 from hippotune.tuners.surrogate import Surrogate
+
+if TYPE_CHECKING:
+    from hippotune.study.report import Report, TrialReport
 
 NEAR = 24
 """How many configs near a proposal are looked at, to see where branches may leave it."""
@@ -65,7 +68,7 @@ class Lazy(SpaceTuner):
         max_steps: int,
         steps: int,
         *,
-        startup: int = 5,
+        startup: int = 8,
         alpha: float = 1.0,
         blind: float = 0.2,
         branches: bool = True,
@@ -95,6 +98,21 @@ class Lazy(SpaceTuner):
             if not trials.open:
                 return
             search.observe(await trials.next())
+
+    def recommend(self, report: Report) -> TrialReport:
+        """Return the trial of a report that is expected to be best where it is trained with another seed.
+
+        The best score of many owes something to luck. The model takes that away: what is alike does alike.
+        """
+        done = [trial for trial in report.trials if self.max_steps in trial.metrics]
+        scores = [as_score(trial.metrics[self.max_steps][self.metric], self.mode) for trial in done]
+        if len(done) < 2:
+            raise InvalidInput(
+                f"{len(done)} trials have come to step {self.max_steps}: expected two at least"
+            )
+        configs = Candidates(self.space, np.random.default_rng(self.seed), self.branches).reference()
+        known = Features(configs, self.max_steps).of(trial.config for trial in done)
+        return done[int(np.argmax(Surrogate().expected(known, scores)))]
 
 
 class _Search:
