@@ -114,6 +114,16 @@ def test_it_finds_more_than_chance_does_with_the_same_steps() -> None:
     assert sum(lazy) < sum(chance)
 
 
+def test_what_it_recommends_is_no_stroke_of_luck() -> None:
+    lucky = Config({"lr": WSD(0.04, 30, decay=3, shape="linear"), "bs": 16})
+    executor = Simulated(1, metrics=lambda config, step: {"loss": loss(config, step) - 9 * (config == lucky)})
+    with Study("lucky", Idle, executor=executor, audit=0) as study:
+        report = study.tune(hippo.GridSearch(LATE, "loss", "min", 30), progress=False)
+    assert report.best.config == lucky
+    recommended = hippo.Lazy(LATE, "loss", "min", 30, steps=300).recommend(report).config
+    assert loss(recommended, 30) <= sorted(loss(config, 30) for config in LATE)[len(LATE) // 8]
+
+
 def test_a_sampler_that_is_given_prices_shares_more() -> None:
     def rate(cost_aware: bool) -> float:
         tuner = hippo.OptunaSearch(LATE, "loss", "min", 30, trials=20, cost_aware=cost_aware)
@@ -128,6 +138,8 @@ def test_features_tell_schedules_apart_and_nothing_else() -> None:
     assert len(rows) == len(LATE)
     one, same = Config({"lr": 0.1, "bs": 16}), Config({"lr": MultiStep(0.1, [40], 0.5), "bs": 16})
     assert features.of([one]).tolist() == features.of([same]).tolist()
+    constants = hippo.Grid({"lr": [0.1, 0.2], "optimizer": ["adam", "sgd"]})
+    assert Features(list(constants), 30).of(constants).shape == (4, 2)
 
 
 def test_too_few_steps_are_refused(tmp_path: Path) -> None:

@@ -50,8 +50,9 @@ class Lazy(SpaceTuner):
     ----------
     steps : int
         How many steps are trained in all, at most.
-    startup : int
-        How many configs are drawn by chance before the model is asked.
+    startup : int, optional
+        How many configs are drawn by chance before the model is asked; by default eight, or as many as a
+        third of the steps pays for.
     alpha : float
         The power of the price at the start; it falls to 0 while the budget is spent.
     blind : float
@@ -68,7 +69,7 @@ class Lazy(SpaceTuner):
         max_steps: int,
         steps: int,
         *,
-        startup: int = 8,
+        startup: int | None = None,
         alpha: float = 1.0,
         blind: float = 0.2,
         branches: bool = True,
@@ -80,11 +81,11 @@ class Lazy(SpaceTuner):
             raise InvalidInput(
                 f"steps is {steps}, and max_steps is {max_steps}: expected enough for one trial at least"
             )
-        self.startup = checks.whole("startup", startup)
         self.alpha = checks.number("alpha", alpha, least=0)
         self.blind = checks.number("blind", blind, least=0, most=1)
         self.branches = checks.yes_or_no("branches", branches)
         whole = steps // max_steps
+        self.startup = max(min(8, whole // 3), 2) if startup is None else checks.whole("startup", startup)
         self.trials = self.space.up_to(whole) if self.space.finite else whole
 
     async def run(self, trials: Trials) -> None:
