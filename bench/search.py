@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -33,9 +34,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy and SciPy read it
+
 import numpy as np
 import optuna
-from threadpoolctl import threadpool_limits
 
 import harness
 import hippotune as hippo
@@ -325,7 +327,7 @@ def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     spaces = options.space or RECORDED
-    with ProcessPoolExecutor(options.processes, initializer=threadpool_limits, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(options.processes) as pool:
         found = {
             space: [pool.submit(outcomes, space, seed) for seed in range(options.seeds)] for space in spaces
         }

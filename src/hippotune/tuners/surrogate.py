@@ -77,13 +77,13 @@ def _likeliest(
     objective: Callable[[Numbers], tuple[float, Numbers]], start: Numbers, bounds: Numbers
 ) -> tuple[Numbers, float]:
     """Return the kernel's parameters that are likeliest: length scales are log-normal around √features."""
-    from scipy.optimize import minimize
+    from scipy.optimize import minimize  # type: ignore[import-untyped, unused-ignore]
 
     def with_prior(theta: Numbers) -> tuple[float, Numbers]:
         value, slope = objective(theta)
         apart = np.zeros_like(theta)
         apart[1:-1] = theta[1:-1] - 0.5 * np.log(len(theta) - 2)  # all but the amplitude and the noise
-        return value + 0.5 * apart @ apart, slope + apart
+        return value + 0.5 * float(apart @ apart), slope + apart
 
     found = minimize(with_prior, start, jac=True, bounds=bounds, method="L-BFGS-B")
     return found.x, found.fun
