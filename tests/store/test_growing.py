@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hippotune.store.growing import GrowingFile, Unfinished
+from hippotune.store.growing import UNIT, GrowingFile, Unfinished
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 30), st.booleans())
+@given(st.lists(st.integers(1, 4 * UNIT), min_size=1, max_size=12), st.integers(1, 3), st.booleans())
 def test_a_reader_gets_the_parts_as_they_come(
-    tmp_path: Path, pieces: list[int], part: int, is_whole: bool
+    tmp_path: Path, pieces: list[int], units: int, is_whole: bool
 ) -> None:
+    part = units * UNIT
     path, content = tmp_path / "growing", os.urandom(sum(pieces))
     growing = GrowingFile(str(path), part)
     with ThreadPoolExecutor() as pool, path.open("wb", buffering=0) as file:

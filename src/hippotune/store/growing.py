@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Iterator
+
+UNIT = mmap.ALLOCATIONGRANULARITY
 
 
 class Unfinished(Exception):
@@ -11,7 +14,10 @@ class Unfinished(Exception):
 
 
 class GrowingFile:
-    """Yields a file's content in parts of one length, as they are written. For one reader, in any thread."""
+    """Yields a file's content in parts of one length, as they are written. For one reader, in any thread.
+
+    Parts are maps of the file, not copies of it; their length is a multiple of `UNIT`.
+    """
 
     def __init__(self, path: str, part: int) -> None:
         self._path = path
@@ -33,15 +39,14 @@ class GrowingFile:
                 self._is_whole = is_whole
             self._changed.notify()
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[mmap.mmap]:
         self._wait_for(1)
         with open(self._path, "rb", buffering=0) as file:
             sent = 0
             while (length := self._wait_for(sent + self._part)) > sent:
-                while length - sent >= self._part or (sent < length and self._is_whole):
-                    content = file.read(self._part)
-                    sent += len(content)
-                    yield content
+                size = min(self._part, length - sent)
+                yield mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ, offset=sent)
+                sent += size
 
     def _wait_for(self, length: int) -> int:
         """Wait until this much is there, or all; return how much is."""

@@ -27,7 +27,7 @@ from hippotune.errors import CheckpointError, MissingExtra, StorageUnavailable
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import VerifiedFile, content_length, file_digest
 from hippotune.store.files import MARK, UNKNOWN, CheckpointFiles
-from hippotune.store.growing import GrowingFile
+from hippotune.store.growing import UNIT, GrowingFile
 from hippotune.store.storage import CheckpointStorage, StorageHome, Write
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class CheckpointObjects(CheckpointStorage):
                     os.replace(temporary, self._cache.path(name))
             finally:
                 growing.end(is_whole=False)
-        self._part = max(self._part, checkpoint.bytes // _USUAL_PARTS)
+        self._part = max(self._part, checkpoint.bytes // _USUAL_PARTS // UNIT * UNIT)
         self._trim()
         return checkpoint
 
@@ -108,14 +108,12 @@ class CheckpointObjects(CheckpointStorage):
         import obstore
 
         key, length = self._key(checkpoint.name), checkpoint.bytes
-        found = obstore.head(self._store, key)["size"]
         start = content_length(length)
-        pieces = (
-            bytes(obstore.get_range(self._store, key, start=start, end=length)) if found == length else b""
-        )
-        if file_digest(pieces, start) != checkpoint.checksum:
+        found = obstore.get(self._store, key, options={"range": (start, length)})
+        size = found.meta["size"]
+        if size != length or file_digest(bytes(found.bytes()), start) != checkpoint.checksum:
             raise StorageUnavailable(
-                f"{self._url}/{checkpoint.name} is not what was uploaded: it has {found} bytes of {length}, "
+                f"{self._url}/{checkpoint.name} is not what was uploaded: it has {size} bytes of {length}, "
                 "or another digest; it is not counted on"
             )
 
