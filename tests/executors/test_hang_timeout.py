@@ -66,7 +66,7 @@ class Scripted:
         self._said.put([WorkerJoined(0)])
         self._said.put(list(events))
 
-    def greet(self, message: bytes) -> None: ...
+    def send_first(self, message: bytes) -> None: ...
 
     def send(self, message: bytes) -> None: ...
 
@@ -82,9 +82,9 @@ class Scripted:
     def kill(self) -> None:
         self._said.put(None)
 
-    see_off = kill
+    wait_closed = kill
 
-    def bury(self, cause: str | None = None) -> str:
+    def reap(self, cause: str | None = None) -> str:
         return cause or "ended"
 
 

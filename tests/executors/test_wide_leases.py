@@ -59,7 +59,7 @@ class Workers:
     def bring_up(self, worker: int) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         process = WorkerProcess(worker, self.home / f"{worker}.log", environment, [])
-        process.greet(pickle.dumps(pack(self.job)))
+        process.send_first(pickle.dumps(pack(self.job)))
         self._processes[worker], self._unread[worker] = process, []
 
     def replace(self, worker: int) -> None:
@@ -128,7 +128,7 @@ class Workers:
             while (heard := self._heard(worker, deadline)) is not None:
                 self._unread[worker] += heard
         except EOFError:
-            return self._processes[worker].bury()
+            return self._processes[worker].reap()
         raise AssertionError(f"worker {worker} does not end; it said {self._unread[worker]}")
 
     def unread(self, worker: int) -> list[Event]:
@@ -146,7 +146,7 @@ class Workers:
         for process in self._processes.values():
             process.send(pickle.dumps(None))
         for process in self._processes.values():
-            process.see_off()
+            process.wait_closed()
 
 
 def alone(steps: int, settings: dict[str, Any] | None = None, **config: Any) -> tuple[Any, dict[str, float]]:

@@ -23,9 +23,10 @@ from hippotune.plan.facts import (
     StudyBegan,
 )
 from hippotune.sequences.config import Config
-from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.catalog import Catalog
+from hippotune.store.check_values import check_value
 from hippotune.store.database import Database
-from hippotune.store.schema import FACTS
+from hippotune.store.schema import FACTS, RESULTS
 from store.conftest import new_key
 
 KEY = new_key()
@@ -93,35 +94,18 @@ def test_one_changed_digit_is_noticed(
         everything(filled)
 
 
-def test_a_row_without_a_check_value_that_holds_no_json_is_told_too(
+def test_a_row_that_holds_no_json_is_told_too_even_where_its_check_value_fits(
     filled: Catalog, home: Path, url: str | None
 ) -> None:
     database = Database.at(home / "plans.sqlite") if url is None else Database.by(url)
     with database.changing() as connection:
-        connection.execute(
-            sa.text("UPDATE hippo_results SET metrics = '{', check_value = NULL WHERE ordinal = 1")
-        )
+        row = connection.execute(sa.select(RESULTS).where(RESULTS.c.ordinal == 1)).one()
+        changed = {**row._mapping, "metrics": "{"}
+        changed["check_value"] = check_value(tuple(changed.values())[:-1])
+        connection.execute(sa.update(RESULTS).where(RESULTS.c.ordinal == 1).values(**changed))
     database.close()
     with pytest.raises(StoreError, match=r"text that is not what was written: .*hippo doctor"):
         everything(filled)
-
-
-def test_a_store_without_check_values_is_read_and_those_that_are_written_have_them(
-    filled: Catalog, home: Path, url: str | None
-) -> None:
-    database = Database.at(home / "plans.sqlite") if url is None else Database.by(url)
-    with database.changing() as connection:
-        for table in FACTS:
-            connection.execute(sa.text(f"UPDATE {table.name} SET check_value = NULL"))
-    assert len(everything(filled)) == len(LISTED)
-    with open_store(home, url) as catalog, closing(catalog.plan(KEY)) as store:
-        store.write([MetricsRecorded(3, Position(0, 6), {"loss": 0.5})])
-    with database.reading() as connection:
-        checks = connection.exec_driver_sql(
-            "SELECT check_value FROM hippo_results ORDER BY ordinal"
-        ).scalars()
-        assert [check is None for check in checks] == [True, True, False]
-    database.close()
 
 
 def test_a_negative_zero_is_read_back_as_zero(catalog: Catalog) -> None:

@@ -26,6 +26,7 @@ from hippotune.store.lock import FileLock, PlanInUse, PlanLock
 from hippotune.store.rows import storable
 from hippotune.store.schema import (
     CHECKPOINTS,
+    FIRST,
     MIGRATIONS,
     OF_A_PLAN,
     PLANS,
@@ -57,7 +58,7 @@ def open_store(home: Path, url: str | None = None, *, create: bool = True) -> Ca
             found = stored_version(connection)
         if found == 0 and not create:
             raise StoreError(f"{database.name} holds no plans yet: no study has been run with it")
-        if found != len(MIGRATIONS):
+        if found != FIRST + len(MIGRATIONS):
             with database.changing() as connection:
                 migrate(connection, database.name)
     except BaseException:

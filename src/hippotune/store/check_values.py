@@ -26,4 +26,4 @@ def check_value(row: Row) -> int:
 
 def is_damaged(row: Row) -> bool:
     """Whether a row, with its check value at the end, is not what was written."""
-    return row[-1] is not None and check_value(row[:-1]) != row[-1]
+    return bool(check_value(row[:-1]) != row[-1])

@@ -295,8 +295,7 @@ def proofs_from(rows: Sequence[Row]) -> list[Fact]:
             facts.append(StateRecorded(Position(node, step), source, content))
         else:
             kind, _, width = kind.partition(" ")
-            outcome, text, path, after, spread, *more = body
-            volatile, platform = more if more and isinstance(more[0], list) else (more, "")
+            outcome, text, path, after, spread, volatile, platform = body
             told = (outcome, text, path, after, spread, tuple(volatile), int(width or 1), platform)
             facts.append(ProofRecorded(kind, Position(node, step), *told))
     return facts

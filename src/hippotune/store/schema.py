@@ -1,8 +1,4 @@
-"""The tables, and how a store of an older version becomes one of this version.
-
-`MIGRATIONS` is the truth: migration n makes version n from version n - 1, and an empty database is version 0.
-A migration that has been released is never edited; what changes is added behind it. The tables below it name
-the columns that today's code reads and writes.
+"""The tables of a store, and how a store of an older version becomes one of this version.
 
 Every row belongs to a plan and is found by it first. A fact is one row, of the table of its kind, and all
 facts of a plan are numbered together: their rows are its log, each fact written once. Only a checkpoint has
@@ -16,197 +12,140 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TableClause, column, inspect, select, table
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    inspect,
+    select,
+)
 
 from hippotune.errors import StoreError
-from hippotune.store.numbering import number_facts
 
 Migration = Callable[[Connection], None]
 
+FIRST = 12
+"""The version of the tables below. Lower ones were written before the first release, and are refused."""
+MIGRATIONS: tuple[Migration, ...] = ()
+"""Each makes the next version from the one before. One that has been released is never edited."""
 
-def _table(name: str, *columns: str) -> TableClause:
-    return table(f"hippo_{name}", *(column(name) for name in columns))
+_TABLES = MetaData()
 
 
-def _facts(name: str, *columns: str) -> TableClause:
+def _whole(*names: str) -> list[Column[Any]]:
+    return [Column(name, BigInteger, nullable=False, autoincrement=False) for name in names]
+
+
+def _texts(*names: str) -> list[Column[Any]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _reals(*names: str) -> list[Column[Any]]:
+    return [Column(name, Double, nullable=False) for name in names]
+
+
+def _table(name: str, key: str, *columns: Column[Any] | Index) -> Table:
+    """Name a table that, where the database can, is stored in the order of its key."""
+    return Table(
+        f"hippo_{name}", _TABLES, *columns, PrimaryKeyConstraint(*key.split()), sqlite_with_rowid=False
+    )
+
+
+def _facts(name: str, key: str, *columns: Column[Any] | Index) -> Table:
     """Name a table whose rows are written once, with a check value; columns that are added come last."""
-    return _table(name, *columns, "check_value")
+    return _table(name, key, *_whole("plan"), *columns, *_whole("check_value"))
 
 
-VERSION = _table("schema", "version")
-STORE = _table("store", "id")
-OPENINGS = _table("openings", "token")
+def _by_number(name: str) -> Index:
+    return Index(f"hippo_{name}_by_number", "plan", "number")
+
+
+VERSION = Table("hippo_schema", _TABLES, *_whole("version"))
+STORE = _table("store", "id", *_texts("id"))
+OPENINGS = _table("openings", "token", *_texts("token"))
 PLANS = _table(
     "plans",
-    *("id", "digest", "trainer", "version", "settings", "seed", "made"),
-    *("data", "threads", "origin", "keyed_by", "incarnation"),
+    "id",
+    *_whole("id"),
+    Column("digest", Text, nullable=False, unique=True),
+    *_texts("trainer", "version", "settings", "seed"),
+    *_reals("made"),
+    *(Column("data", Text), Column("threads", BigInteger), Column("origin", Text)),
+    *(Column("keyed_by", Text), Column("incarnation", Text)),
 )
-STUDIES = _table("studies", "name", "plan", "made", "used", "metric", "mode")
-HOLDERS = _table("holders", "plan", "session", "holder")
-SEQUENCES = _facts("sequences", "plan", "id", "body")
-CONFIGS = _facts("configs", "plan", "id", "body")
-NODES = _facts("nodes", "plan", "number", "node", "parent", "start", "config", "salt")
+STUDIES = _table(
+    "studies",
+    "name plan",
+    *(
+        *_texts("name"),
+        *_whole("plan"),
+        *_reals("made", "used"),
+        Column("metric", Text),
+        Column("mode", Text),
+    ),
+)
+HOLDERS = _table("holders", "plan", *_whole("plan", "session"), *_texts("holder"))
+SEQUENCES = _facts("sequences", "plan id", *_whole("id"), *_texts("body"))
+CONFIGS = _facts("configs", "plan id", *_whole("id"), *_texts("body"))
+NODES = _facts(
+    "nodes",
+    "plan node",
+    *(*_whole("number", "node"), Column("parent", BigInteger), *_whole("start", "config"), *_texts("salt")),
+    _by_number("nodes"),
+)
 CHECKPOINTS = _table(
     "checkpoints",
-    *("plan", "node", "step", "name", "bytes", "checksum", "keyed_check", "platform", "interim"),
+    "plan node step",
+    *(*_whole("plan", "node", "step"), *_texts("name"), *_whole("bytes"), *_texts("checksum")),
+    *(Column("keyed_check", Text), Column("platform", Text), Column("interim", BigInteger)),
 )
-RESULTS = _facts("results", "plan", "number", "ordinal", "node", "step", "metrics", "error", "kind", "time")
-REQUESTS = _facts("requests", "plan", "number", "study", "trial", "config", "step")
+RESULTS = _facts(
+    "results",
+    "plan ordinal",
+    *_whole("number", "ordinal", "node", "step"),
+    *(Column("metrics", Text), Column("error", Text), Column("kind", Text), Column("time", Double)),
+    _by_number("results"),
+)
+REQUESTS = _facts(
+    "requests",
+    "plan study trial step config",
+    *(*_whole("number"), *_texts("study"), *_whole("trial", "config", "step")),
+    _by_number("requests"),
+)
 SPANS = _facts(
     "spans",
-    *("plan", "number", "worker", "lease", "node", "kind"),
-    *("first_step", "last_step", "began", "ended", "width", "seconds"),
+    "plan number",
+    *(*_whole("number", "worker", "lease", "node"), *_texts("kind"), *_whole("first_step", "last_step")),
+    *(*_reals("began", "ended", "width"), Column("seconds", Double)),
 )
-LOGGED = _facts("logged", "plan", "number", "node", "first_step", "last_step", "steps", "numbers", "time")
-PROOFS = _facts("proofs", "plan", "number", "kind", "node", "step", "body")
-KEPT = _facts("kept", "plan", "number", "body")
-ACTIONS = _facts("actions", "plan", "number", "body")
+LOGGED = _facts(
+    "logged",
+    "plan number",
+    *(*_whole("number", "node", "first_step", "last_step"), Column("steps", Text), *_texts("numbers")),
+    *(Column("time", Double), Index("hippo_logged_by_node", "plan", "node", "number")),
+)
+PROOFS = _facts(
+    "proofs",
+    "plan number",
+    *(*_whole("number"), *_texts("kind"), *_whole("node", "step"), *_texts("body")),
+)
+KEPT = _facts("kept", "plan number", *_whole("number"), *_texts("body"))
+ACTIONS = _facts("actions", "plan number", *_whole("number"), *_texts("body"))
 LOG = (NODES, KEPT, RESULTS, PROOFS, REQUESTS, SPANS, LOGGED, ACTIONS)
 """The tables whose rows are the facts of a plan. `KEPT` has checkpoints kept and dropped, as JSON."""
 OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, CHECKPOINTS, *LOG)
 """All tables whose rows belong to a plan."""
 FACTS = tuple(table for table in OF_A_PLAN if "check_value" in table.c)
 """The tables whose rows carry a check value."""
-
-
-def _create(connection: Connection, name: str, columns: str, key: str) -> None:
-    """Create a table that, where the database can, is stored in the order of its key."""
-    ordered = " WITHOUT ROWID" if connection.dialect.name == "sqlite" else ""
-    connection.exec_driver_sql(f"CREATE TABLE hippo_{name} ({columns}, PRIMARY KEY ({key})){ordered}")
-
-
-def _version_1(connection: Connection) -> None:
-    text, whole, real = "TEXT NOT NULL", "BIGINT NOT NULL", "DOUBLE PRECISION NOT NULL"
-    plan = f"plan {whole}"
-    for name, columns, key in (
-        (
-            "plans",
-            f"id {whole}, digest {text} UNIQUE, trainer {text}, version {text}, settings {text}, "
-            f"seed {text}, made {real}",
-            "id",
-        ),
-        ("studies", f"name {text}, {plan}, made {real}, used {real}", "name, plan"),
-        ("holders", f"{plan}, session {whole}, holder {text}", "plan"),
-        ("sequences", f"{plan}, id {whole}, body {text}", "plan, id"),
-        ("configs", f"{plan}, id {whole}, body {text}", "plan, id"),
-        (
-            "nodes",
-            f"{plan}, node {whole}, parent BIGINT, start {whole}, config {whole}, salt {text}",
-            "plan, node",
-        ),
-        (
-            "checkpoints",
-            f"{plan}, node {whole}, step {whole}, name {text}, bytes {whole}, checksum {text}",
-            "plan, node, step",
-        ),
-        (
-            "results",
-            f"{plan}, ordinal {whole}, node {whole}, step {whole}, metrics TEXT, error TEXT",
-            "plan, ordinal",
-        ),
-        (
-            "requests",
-            f"{plan}, ordinal {whole}, study {text}, trial {whole}, config {whole}, step {whole}",
-            "plan, study, trial, step, config",
-        ),
-        (
-            "spans",
-            f"{plan}, ordinal {whole}, worker {whole}, lease {whole}, node {whole}, kind {text}, "
-            f"first_step {whole}, last_step {whole}, began {real}, ended {real}, width {real}",
-            "plan, ordinal",
-        ),
-    ):
-        _create(connection, name, columns, key)
-
-
-def _version_2(connection: Connection) -> None:
-    """Let studies say what they are after."""
-    for name in ("metric", "mode"):
-        connection.exec_driver_sql(f"ALTER TABLE hippo_studies ADD COLUMN {name} TEXT")
-
-
-def _version_3(connection: Connection) -> None:
-    """Let checkpoints carry a keyed check; those that were kept before have none."""
-    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN keyed_check TEXT")
-
-
-def _version_4(connection: Connection) -> None:
-    """Let plans say which data and threads they are found by, and, as JSON, what they were begun with."""
-    for column_and_type in ("data TEXT", "threads BIGINT", "origin TEXT"):
-        connection.exec_driver_sql(f"ALTER TABLE hippo_plans ADD COLUMN {column_and_type}")
-
-
-def _version_5(connection: Connection) -> None:
-    """Let spans say what their steps alone took."""
-    connection.exec_driver_sql("ALTER TABLE hippo_spans ADD COLUMN seconds DOUBLE PRECISION")
-
-
-def _version_6(connection: Connection) -> None:
-    """Keep what training logs. `steps` is for rows that do not have every step from the first to the last."""
-    whole = "BIGINT NOT NULL"
-    columns = (
-        f"plan {whole}, ordinal {whole}, node {whole}, first_step {whole}, last_step {whole}, "
-        "steps TEXT, numbers TEXT NOT NULL"
-    )
-    _create(connection, "logged", columns, "plan, ordinal")
-    connection.exec_driver_sql("CREATE INDEX hippo_logged_by_node ON hippo_logged (plan, node, ordinal)")
-
-
-def _version_7(connection: Connection) -> None:
-    """Let failures be suspended, and cleared: `kind` says so."""
-    connection.exec_driver_sql("ALTER TABLE hippo_results ADD COLUMN kind TEXT")
-
-
-def _version_8(connection: Connection) -> None:
-    """Give the store an id and tokens of its openings; let plans say by which key they are checked."""
-    connection.exec_driver_sql("CREATE TABLE hippo_store (id TEXT NOT NULL PRIMARY KEY)")
-    connection.execute(STORE.insert().values(id=secrets.token_hex(8)))
-    connection.exec_driver_sql("CREATE TABLE hippo_openings (token TEXT NOT NULL PRIMARY KEY)")
-    connection.exec_driver_sql("ALTER TABLE hippo_plans ADD COLUMN keyed_by TEXT")
-
-
-def _version_9(connection: Connection) -> None:
-    """Let facts carry a check value; those that were written before have none."""
-    for name in ("sequences", "configs", "nodes", "results", "requests", "spans", "logged"):
-        connection.exec_driver_sql(f"ALTER TABLE hippo_{name} ADD COLUMN check_value BIGINT")
-
-
-def _version_10(connection: Connection) -> None:
-    """Keep what was proved of a trainer, and states that are still to be compared."""
-    whole, text = "BIGINT NOT NULL", "TEXT NOT NULL"
-    columns = (
-        f"plan {whole}, ordinal {whole}, kind {text}, node {whole}, step {whole}, body {text}, "
-        "check_value BIGINT"
-    )
-    _create(connection, "proofs", columns, "plan, ordinal")
-
-
-def _version_11(connection: Connection) -> None:
-    """Let checkpoints say on which platform they were trained, and whether they are interim."""
-    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN platform TEXT")
-    connection.exec_driver_sql("ALTER TABLE hippo_checkpoints ADD COLUMN interim BIGINT")
-
-
-def _version_12(connection: Connection) -> None:
-    """Number all facts of a plan together, and keep those too that had no row of their own."""
-    number_facts(connection, _create)
-
-
-MIGRATIONS: tuple[Migration, ...] = (
-    _version_1,
-    _version_2,
-    _version_3,
-    _version_4,
-    _version_5,
-    _version_6,
-    _version_7,
-    _version_8,
-    _version_9,
-    _version_10,
-    _version_11,
-    _version_12,
-)
 
 
 def begin_log_anew(connection: Connection, *where: ColumnElement[bool]) -> None:
@@ -225,18 +164,21 @@ def stored_version(connection: Connection) -> int:
 
 def migrate(connection: Connection, name: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring a database up to date, inside an exclusive transaction."""
-    found = stored_version(connection)
-    if found > len(migrations):
+    found, newest = stored_version(connection), FIRST + len(migrations)
+    if found > newest:
         raise StoreError(
             f"{name} was written by a newer Hippo: its schema is version {found}, and this one knows "
-            f"versions up to {len(migrations)}; upgrade Hippo, or choose another home"
+            f"versions up to {newest}; upgrade Hippo, or choose another home"
         )
-    if found == len(migrations):
-        return
-    for migration in migrations[found:]:
-        migration(connection)
+    if 0 < found < FIRST:
+        raise StoreError(
+            f"{name} was written before Hippo's first release: its schema is version {found}, and the "
+            f"oldest that this one reads is {FIRST}; choose another home"
+        )
     if found == 0:
-        connection.exec_driver_sql(f"CREATE TABLE {VERSION.name} (version BIGINT NOT NULL)")
-        connection.execute(VERSION.insert().values(version=len(migrations)))
-    else:
-        connection.execute(VERSION.update().values(version=len(migrations)))
+        _TABLES.create_all(connection, checkfirst=False)
+        connection.execute(STORE.insert().values(id=secrets.token_hex(8)))
+        connection.execute(VERSION.insert().values(version=newest))
+    for migration in migrations[max(found - FIRST, 0) :]:
+        migration(connection)
+    connection.execute(VERSION.update().values(version=newest))

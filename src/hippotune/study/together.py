@@ -64,7 +64,7 @@ def tune_together(
             raise
         except BaseException as error:
             reports[index] = error
-            _wait_no_more(leaders[study.name], study.name)
+            _stop_waiting_for(leaders[study.name], study.name)
 
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
     for leader in first.values():
@@ -93,7 +93,7 @@ def _expect(leader: Study, studies: list[str]) -> None:
     runtime.ask(lambda: runtime.loop.expect(studies))
 
 
-def _wait_no_more(leader: Study, study: str) -> None:
+def _stop_waiting_for(leader: Study, study: str) -> None:
     """Do not wait for a study any more: it will never ask."""
     if (runtime := leader._connection.runtime) is not None:
         with suppress(Closed):

@@ -55,9 +55,9 @@ class Channel:
                 self.put(message)
             else:
                 self._overflow.append(message)
-                threading.Thread(target=self._work_off, name="sender", daemon=True).start()
+                threading.Thread(target=self._send_queued, name="sender", daemon=True).start()
 
-    def _work_off(self) -> None:
+    def _send_queued(self) -> None:
         while True:
             self.put(self._overflow[0])
             with self._sending:

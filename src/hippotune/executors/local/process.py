@@ -100,7 +100,7 @@ class WorkerProcess:
                     descriptors=descriptors,
                     user=user,
                 )
-        self._line = Channel(ours)
+        self._channel = Channel(ours)
 
     @property
     def folder(self) -> Path:
@@ -109,38 +109,38 @@ class WorkerProcess:
 
     def receive(self, timeout: float) -> list[Event] | None:
         """Return the next events; None after `timeout` seconds. Raises `EOFError` at the end."""
-        message = self._line.receive(timeout)
+        message = self._channel.receive(timeout)
         return None if message is None else said_by(message)
 
-    def greet(self, message: bytes) -> None:
+    def send_first(self, message: bytes) -> None:
         """Send the first message; waits until the process takes it or is dead."""
-        self._line.put(message)
+        self._channel.put(message)
 
     def send(self, message: bytes) -> None:
-        """Send a further message without ever waiting. What a dead process does not get is lost with it."""
-        self._line.send(message)
+        """Send a further message without waiting. A dead process does not get it, and needs none."""
+        self._channel.send(message)
 
     def kill(self) -> None:
         """End the process, and all that it started, at once."""
         self._process.end()
 
-    def bury(self, cause: str | None = None) -> str:
-        """Make sure that a process which no longer speaks is gone; return why, for a person to read."""
+    def reap(self, cause: str | None = None) -> str:
+        """End a process that no longer answers; return why it ended, for a person to read."""
         self.kill()
-        self._line.close()
-        return f"worker process {self._process.pid} {cause or self._cause()}{self._last_words()}"
+        self._channel.close()
+        return f"worker process {self._process.pid} {cause or self._cause()}{self._log_tail()}"
 
-    def see_off(self) -> None:
-        """Wait for a process that was asked to close, and has finished speaking, to be gone."""
+    def wait_closed(self) -> None:
+        """Wait until a process that was asked to close has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_SECONDS)
         self.kill()
-        self._line.close()
+        self._channel.close()
         with suppress(OSError):
             lease_log.keep(self._log)
 
-    def _last_words(self) -> str:
-        """Keep what was printed since the last lease ended, and quote its end."""
+    def _log_tail(self) -> str:
+        """Keep what was printed since the last lease ended; return its last lines."""
         try:
             log = lease_log.keep(self._log)
             if log is None:

@@ -149,7 +149,7 @@ class Slot:
     def _live(self) -> None:
         failed_starts = 0
         while not self._closing.is_set():
-            joined, reason, kind = self._see_through_one_process()
+            joined, reason, kind = self._run_one_process()
             if self._closing.is_set():
                 break
             failed_starts = 0 if joined else failed_starts + 1
@@ -171,7 +171,7 @@ class Slot:
         for other in others:
             self._slots[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
 
-    def _see_through_one_process(self) -> tuple[bool, str, LossKind]:
+    def _run_one_process(self) -> tuple[bool, str, LossKind]:
         """Start a process and stay with it to its end; return whether it joined, and why it ended."""
         try:
             process = self._begin(self.worker)
@@ -182,7 +182,7 @@ class Slot:
                 self._process = process
                 if self._closing.is_set():
                     process.kill()
-            process.greet(self._greeting)
+            process.send_first(self._greeting)
             reason, kind = self._listen(process)
         finally:
             process.kill()  # also where `emit` raises: the study is closing
@@ -200,8 +200,8 @@ class Slot:
                 said = process.receive(wait)
             except EOFError:
                 if self._closing.is_set():
-                    process.see_off()
-                return process.bury(self._ended_for), "died"
+                    process.wait_closed()
+                return process.reap(self._ended_for), "died"
             if said is not None:
                 heard = monotonic()
                 wait = self._hang_timeout.shortest
@@ -216,7 +216,7 @@ class Slot:
                     f"hung: it finished no step, evaluation, load or save for {silence:.0f} s and was killed "
                     "(hang_after= sets how long to wait)"
                 )
-                return process.bury(hung), "hung"
+                return process.reap(hung), "hung"
             wait = min(limit - silence, self._hang_timeout.shortest)
 
     def _pass_on(self, event: Event) -> None:

@@ -43,13 +43,13 @@ class FreshInterpreter:
         began = perf_counter()
         process = WorkerProcess(self._worker, self._log, os.environ, cores=())
         try:
-            process.greet(self._greeting)
+            process.send_first(self._greeting)
             process.send(encode(replace(lease, fresh=False)))
             while is_wanted():
                 try:
                     said = process.receive(_LOOK_SECONDS)
                 except EOFError:
-                    raise InterpreterLost(process.bury()) from None
+                    raise InterpreterLost(process.reap()) from None
                 events = [
                     replace(event, seconds=perf_counter() - began)
                     if isinstance(event, LeaseStarted)
