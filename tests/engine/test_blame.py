@@ -150,6 +150,17 @@ def test_a_retry_is_on_another_worker_where_there_is_one() -> None:
     assert [lease.worker for lease in leases(world)] == [0, 1]
 
 
+def test_a_stage_that_got_on_after_a_loss_is_in_trouble_no_more() -> None:
+    world = World(slots=1)
+    (request,) = world.submit((FLAT, 10))
+    move_until(world, 3)
+    world.kill(0)
+    assert world.engine.state.troubles
+    world.run()
+    assert outcomes(world) == {request.id: "fine"}
+    assert not world.engine.state.troubles
+
+
 @pytest.mark.parametrize(("kind", "times"), [("died", 6), ("hung", 6), ("infrastructure", 3)])
 def test_retries_are_by_policy_and_three_lost_machines_are_enough(kind: LossKind, times: int) -> None:
     world = World(slots=1, retries=Retries(5))

@@ -140,6 +140,8 @@ def _workers(engine: Engine) -> Iterator[str]:
     for number, lost in broken.items():
         if any(workers.busy.get(worker) != number for worker in lost.busy):
             yield f"lease {number} is broken and has workers {sorted(lost.busy)}, which are not busy with it"
+        if lost.leader is None and not lost.busy:
+            yield f"lease {number} is broken and has lost all of its workers, and is not forgotten"
     taken: dict[int, Fraction] = {}
     for slot, worker, part in workers.taken():
         taken[slot] = taken.get(slot, Fraction(0)) + part
