@@ -428,6 +428,17 @@ def test_a_budget_for_checkpoints_costs_steps_and_no_result(
     assert len(world.disk) == world.engine.plan.bytes
 
 
+def test_no_lease_starts_without_room_for_the_checkpoint_at_its_end() -> None:
+    world = World(slots=3, budget=2)
+    world.submit((FLAT, 1), keep=True)
+    world.run()
+    world.submit(*((Config({"lr": rate}), 3) for rate in (1.0, 2.0, 3.0)))
+    assert [lease.state for lease in world.engine.leases.values()] == ["running"]
+    world.run()
+    assert len(answered(world)) == 4
+    assert world.most_on_disk <= 2
+
+
 def test_the_best_and_what_is_needed_next_outlive_the_rest() -> None:
     world = World(slots=1, budget=2)
     world.submit((FLAT, 10))

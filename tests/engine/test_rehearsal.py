@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import State, Worker, World
-from hippotune.plan.facts import ProofRecorded, SpanRecorded
+from hippotune.plan.facts import Position, ProofRecorded, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
 from hippotune.protocol.events import Halted, MetricsRequired, WorkerLost
@@ -347,3 +347,15 @@ def test_after_a_move_to_another_platform_an_audit_waits_and_nobody_for_it() -> 
     back.submit(*asks)
     back.run()
     assert not back.engine.plan.noted
+
+
+def test_the_checkpoint_that_proofs_start_from_stays_until_they_are_over() -> None:
+    world = World(1, proofs=EXACT)
+    world.submit((FLAT, 10))
+    while world.steps_trained < 3:
+        world.move(0)
+        world.write(0)
+    need = world.engine.checkpoints.need_beside_leases
+    assert need(Position(0, 1)) == 2
+    world.run()
+    assert 1 not in world.engine.plan.nodes[0].checkpoints

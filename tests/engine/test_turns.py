@@ -265,3 +265,15 @@ def test_a_plan_without_work_holds_nothing_that_others_want() -> None:
     machine.ask(1, "long", "", configs=5, steps=50)
     machine.run(1)
     assert (machine.holds(0), machine.holds(1)) == (0, 2)
+
+
+def test_a_lease_whose_turn_is_over_takes_on_nothing_more() -> None:
+    world = World(slots=1, checkpoint_every=5.0)
+    world.submit((ALIKE, 30), study="one")
+    world.submit((OTHER, 30), study="two")
+    (lease,) = world.engine.leases.values()
+    while lease.cut != "at a step":
+        assert world.move(0)
+    end = lease.end
+    world.submit((ALIKE, 20), study="one")
+    assert lease.end == end < 20
