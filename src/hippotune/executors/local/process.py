@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: started, spoken with, ended, and asked why it died."""
+"""A worker process as its parent sees it: it is started, gets messages, is ended, and the cause is found."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from hippotune.executors.local.channel import Channel
 from hippotune.executors.local.forked import ForkedWorker
 from hippotune.protocol.events import Event
 
-# The status with which a worker exits that is to be replaced, because an error may lie in its process.
+# A worker exits with this status to be replaced, because an error may lie in its process.
 REPLACED = 75
-# The status with which one exits that leads a lease and has lost another worker of it.
+# A worker that leads a lease exits with this status when it has lost another worker of the lease.
 PEER_LOST = 76
-# The status with which one exits whose fresh interpreter died in the middle of a lease.
+# A worker exits with this status when its fresh interpreter died in the middle of a lease.
 INTERPRETER_LOST = 77
 
-# Where the classes are that workers speak in.
-_SPOKEN = ("hippotune.protocol.events", "hippotune.protocol.fingerprint", "hippotune.plan.facts")
+# The modules of the classes that workers may send.
+_ALLOWED = ("hippotune.protocol.events", "hippotune.protocol.fingerprint", "hippotune.plan.facts")
 _EXIT_SECONDS = 5.0
 _TAIL_LINES = 30
 _TAIL_BYTES = 1 << 13
 
 
 class _EventsOnly(pickle.Unpickler):
-    """Reads events and facts, and nothing else: what a worker says is made beside user code."""
+    """Reads events and facts, and nothing else: user code runs in the process that sends them."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class of the protocol."""
-        found = getattr(sys.modules.get(module), name, None) if module in _SPOKEN else None
+        found = getattr(sys.modules.get(module), name, None) if module in _ALLOWED else None
         if not isinstance(found, type) or found.__module__ != module:
             raise pickle.UnpicklingError(f"a worker sent a {module}.{name}; expected events only")
         return found
 
 
 def said_by(message: bytes) -> list[Event]:
-    """Read what a worker has said. Raises `EOFError`, as at its end, where it is no events."""
+    """Read a message of a worker. Raises `EOFError`, as at its end, if it holds anything but events."""
     try:
         events: list[Event] = _EventsOnly(io.BytesIO(message)).load()
     except Exception as error:
@@ -77,7 +77,8 @@ class WorkerProcess:
         for left in (log, lease_log.of_fresh(log)):  # by processes that died together with their parent
             lease_log.keep(left)
         self._log = log
-        # No link: the folder may be another user's, who could have this one write, or give away, anything.
+        # No link: the folder may belong to another user, who could redirect what is written, or whose file it
+        # becomes.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with open(os.open(log, flags, 0o666), "ab") as output, theirs, ExitStack() as copies:
             if user is not None:
@@ -150,7 +151,7 @@ class WorkerProcess:
                 length = file.seek(0, os.SEEK_END)
                 file.seek(max(0 if head is None else len(head.written()), length - _TAIL_BYTES))
                 lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
-        except OSError as error:  # a worker is lost all the same
+        except OSError as error:  # the loss is reported all the same
             return f" (its log cannot be read: {error})"
         return "\n".join([f"\nThe last lines of {log}:", *(f"    {line}" for line in lines)])
 

@@ -1,9 +1,9 @@
-"""A worker slot: one process after the other, and what the engine hears of them.
+"""A worker slot: it runs one process after the other, and reports them to the engine.
 
     starting ──▶ joined ──▶ lost ──▶ starting ...        three starts in a row that fail: given up
 
-A slot has a thread of its own, which starts its processes, listens to them and buries them. A process is
-killed by the system when the thread that started it ends, so that thread lasts as long as the process.
+A slot has a thread of its own, which starts its processes, reads their messages and reaps them. The system
+kills a process when the thread that started it ends, so that thread lasts as long as the process.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _CLOSE = pickle.dumps(None)
 
 
 def patience_with(command: ExecutorCommand | Part) -> int:
-    """Return how much longer than usual a worker may be silent that gets a command.
+    """Return how much longer than usual a worker may be silent after a command.
 
-    0 where it has nothing to say, as a peer.
+    0 where it reports nothing, as a peer.
     """
     lease = command.lease if isinstance(command, Part) and command.rank == 0 else command
     return lease.patience if isinstance(lease, RunLease) else 0
@@ -54,7 +54,7 @@ class Slot:
     """Keeps one worker process alive.
 
     `slots` are all of the executor's, this one among them, by their workers. `number` is the slot that it is
-    on, where several share one. `closed` is called when the last process has ended that there will be.
+    on, where several share one. `closed` is called when its last process has ended.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Slot:
         self._thread.start()
 
     def carry_out(self, command: ExecutorCommand | Part) -> bool:
-        """Pass a command on; False where there is no process to take it. Its loss is announced."""
+        """Send a command; False where there is no process, whose loss is announced then."""
         if self.given_up is not None and isinstance(command, RunLease):
             self._emit(LeaseFailed(command.lease, command.start, self.given_up, "contract"))
         return self.deliver(encode(command), patience_with(command))
@@ -172,7 +172,7 @@ class Slot:
             self._slots[other].end(f"was ended: worker {self.worker}, which it trained with, is lost")
 
     def _run_one_process(self) -> tuple[bool, str, LossKind]:
-        """Start a process and stay with it to its end; return whether it joined, and why it ended."""
+        """Start a process and wait for its end; return whether it joined, and why it ended."""
         try:
             process = self._begin(self.worker)
         except OSError as error:
@@ -192,7 +192,7 @@ class Slot:
         return joined, reason, kind
 
     def _listen(self, process: WorkerProcess) -> tuple[str, LossKind]:
-        """Pass on what a process says until it is gone; return why it went."""
+        """Pass on the events of a process until it ends; return why it ended."""
         heard = monotonic()
         wait = self._hang_timeout.shortest
         while True:

@@ -1,7 +1,7 @@
 """Which workers train a lease together: they are lost together.
 
-Slots live in threads of their own. What one of them says of a lease, and that the lease is over for all of
-its workers, must not overtake each other: both happen under the lock of `WorkerGroups`.
+Slots have threads of their own. An event of a lease, and the end of the lease for all its workers, must not
+overtake each other: both happen under the lock of `WorkerGroups`.
 """
 
 from __future__ import annotations

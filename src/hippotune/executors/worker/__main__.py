@@ -161,7 +161,7 @@ def run(
     *,
     is_fresh: bool = False,
 ) -> None:
-    """Do what `main` does, as a whole program."""
+    """Run `main` as a program."""
     try:
         main(descriptor, worker, cores, log, echo, is_fresh)
     except (EOFError, ConnectionError):  # the parent went away before it had said anything

@@ -1,4 +1,4 @@
-"""What a worker says of an error that came up while it ran a lease."""
+"""How a worker reports an error that came up while it ran a lease."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.metrics import MetricsMissing
 
-# Errors of the system that another try does not change: they are about what was asked for.
+# Errors of the system that another try does not change: the call itself was wrong.
 _ABOUT_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 _ABOUT_USE = (errno.EINVAL, errno.ENAMETOOLONG, errno.EROFS, errno.ELOOP, errno.EBADF)
-# What libraries say of devices and connections that have no exception class for it.
+# Messages about devices and connections, of libraries that have no exception class for them.
 _PHRASES = ("nccl", "cuda error", "connection reset", "connection refused", "connection closed", "timed out")
 
 Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
 
 class OutOfStep(Exception):
-    """The workers of a lease did not do the same; it says which of them did what."""
+    """The workers of a lease did different things; the message says which of them did what."""
 
 
 def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed:

@@ -1,6 +1,6 @@
 """A lease in a fresh interpreter: another process of a worker's own program, which ends with the lease.
 
-It gets the same job and has the same environment; what it says is passed on as if the worker had said it.
+It gets the same job and has the same environment; its events are passed on as if they were the worker's.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hippotune.executors.shipping import encode
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import Event, LeaseFailed, LeaseFinished, LeaseStarted, WorkerJoined
 
-# How long to wait for a word before looking whether anything waits for the lease still.
+# How many seconds to wait for an event before checking whether the lease is still wanted.
 _LOOK_SECONDS = 1.0
 _CLOSE = pickle.dumps(None)
 
 
 class InterpreterLost(Exception):
-    """The fresh interpreter died before the lease was over, and whose fault that is cannot be said."""
+    """The fresh interpreter died before the lease was over; the cause is not known."""
 
 
 class FreshInterpreter:
-    """Runs leases of one worker, each in a new process. `greeting` is what the worker was told first."""
+    """Runs leases of one worker, each in a new process. `greeting` is the worker's first message."""
 
     def __init__(self, worker: int, greeting: bytes, log: Path) -> None:
         self._worker = worker
@@ -39,7 +39,7 @@ class FreshInterpreter:
     def run(
         self, lease: RunLease, send: Callable[[Sequence[Event]], None], is_wanted: Callable[[], bool]
     ) -> None:
-        """Run a lease to its end and pass on what is said of it, unless it is not wanted any more."""
+        """Run a lease to its end and pass its events on, unless it is not wanted any more."""
         began = perf_counter()
         process = WorkerProcess(self._worker, self._log, os.environ, cores=())
         try:

@@ -1,7 +1,7 @@
 """The worker's side of leases: what happens between a `RunLease` and its `LeaseFinished` or `LeaseFailed`.
 
-`LeaseRun` decides what is done, and in which order. Here it is done, on a session. Updates are taken before
-each action, and what there is to say is said in one message before training goes on.
+`LeaseRun` decides what is done, and in which order; the runner does it, on a session. It takes updates before
+each action, and sends all events in one message before training goes on.
 
 Nothing here knows how commands arrive or where events go, so that every executor with real workers runs
 the same leases.
@@ -39,7 +39,7 @@ from hippotune.store.storage import CheckpointStorage
 from hippotune.trainers.metrics import MetricsMissing
 from hippotune.trainers.session import Session
 
-# How long steps may go by without a word: short against what a person notices, long against a message.
+# How many seconds of steps go by between two reports: short for a person, long compared with sending one.
 _QUIET_SECONDS = 0.05
 
 Send = Callable[[Sequence[Event]], None]
@@ -79,7 +79,7 @@ class Runner:
         self._waiting: deque[RunLease | Part | None] = deque()
         self._lease_run: LeaseRun | None = None
         self._began = 0.0
-        self._steps, self._seconds = 0, 0.0  # trained since the last word of progress
+        self._steps, self._seconds = 0, 0.0  # trained since progress was last reported
         self._unsaid: list[Event] = []
         self._spoke = perf_counter()
 

@@ -65,7 +65,7 @@ class Saver:
             waiting = self._queue.get()
             try:
                 self._save(*waiting)
-            except Exception:  # what came of it cannot be heard any more
+            except Exception:  # nothing reads the report any more
                 _log.exception("what became of a checkpoint could not be announced")
             finally:
                 del waiting

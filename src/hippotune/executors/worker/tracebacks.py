@@ -1,4 +1,4 @@
-"""What is said of an exception in the user's code: the user's own frames, and none of ours above them."""
+"""Tracebacks of exceptions in the user's code: the user's own frames, and none of Hippo's above them."""
 
 from __future__ import annotations
 

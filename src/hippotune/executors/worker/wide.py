@@ -4,12 +4,12 @@
     peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "finish" ─ leave
 
 Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
-a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and has nobody
-to blame: it ends its process, so that the parent sees the lease as lost. Where ranks do not do the same, all
-of them find out at once: the lead says so, and no process has to be replaced.
+a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and does not
+know the cause: it ends its process, so that the parent sees the lease as lost. Where ranks do different
+things, all of them find out at once: the lead reports it, and no process has to be replaced.
 
-What ranks send each other outside of torch's collectives is data, sealed with a key of the lease that only
-its workers know: a stranger on their network can disturb them, but tell them nothing.
+Messages between ranks outside of torch's collectives are data, sealed with a key of the lease that only its
+workers know: others on their network can disturb them, but cannot forge a message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hippotune.trainers.state.formats import Source
 if TYPE_CHECKING:  # it imports torch
     from hippotune.trainers.parallel.ranks import Ranks
 
-# What a lead tells its peers is the place in this list.
+# A lead sends its peers an index into this list.
 _Order = Literal["finish", "train", "evaluate", "probe"]
 _ORDERS: tuple[_Order, ...] = ("finish", "train", "evaluate", "probe")
 # A peer that is to be replaced lives on until the lead has said why the lease failed, but not for ever.
@@ -93,7 +93,7 @@ class PeerLost(Exception):
 
 
 class Lead:
-    """A session whose every move the peers make too. To be entered before anything else."""
+    """A session whose actions the peers carry out too. It has to be entered before anything else."""
 
     def __init__(self, session: Session, part: Part) -> None:
         self._session = session
@@ -135,7 +135,7 @@ class Lead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send the peers home. Where they are gone already, raise `PeerFailed`, `PeerLost` or `OutOfStep`."""
+        """Release the peers. Where they are gone already, raise `PeerFailed`, `PeerLost` or `OutOfStep`."""
         from hippotune.trainers.parallel.ranks import Parted
 
         ranks = self._ranks
@@ -212,7 +212,7 @@ def _follow(session: Session, ranks: Ranks, part: Part, run: LeaseRun) -> None:
 
 def _by_rank(part: Part, failure: LeaseFailed) -> LeaseFailed:
     where = f"on worker {part.worker}, one of the {part.width} that trained it together"
-    # What a peer loads is the lead's state, whatever that was made from: no checkpoint is to blame.
+    # A peer loads the lead's state, not a checkpoint: no checkpoint is to blame.
     return replace(
         failure,
         error=f"{where}:\n{failure.error}",
