@@ -91,14 +91,18 @@ tests: $(READY) $(PAGE) $(BROWSER)
 
 PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search search_real width deadline peers page
 
-bench: $(READY)  ## Run every benchmark and check its bars (takes a while; wants an idle machine).
+bench: $(READY)  ## Run every benchmark, check its bars, and put the figures into the docs (takes a while; wants an idle machine).
 	@failed=; for program in $(PROGRAMS); do \
-		echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py --check || failed="$$failed $$program"; \
+		echo "== bench/$$program.py"; \
+		$(BIN)/python bench/$$program.py --check --json bench/results/$$program.json || failed="$$failed $$program"; \
 	done; \
 	echo "== bench/overhead.py --executor ray"; \
-	$(BIN)/python bench/overhead.py --executor ray --check || failed="$$failed overhead-on-ray"; \
+	$(BIN)/python bench/overhead.py --executor ray --check --json bench/results/overhead-on-ray.json || failed="$$failed overhead-on-ray"; \
 	echo "== bench/deadline.py --real"; \
-	$(BIN)/python bench/deadline.py --real --check || failed="$$failed deadline-for-real"; \
+	$(BIN)/python bench/deadline.py --real --check --json bench/results/deadline-for-real.json || failed="$$failed deadline-for-real"; \
+	echo "== bench/peers.py --halving"; \
+	$(BIN)/python bench/peers.py --halving --check --json bench/results/peers-halving.json || failed="$$failed peers-halving"; \
+	$(BIN)/python bench/tables.py; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
 pictures: $(READY) $(PAGE) $(BROWSER)  ## Take the pictures of the page and of sharing in docs/pictures.

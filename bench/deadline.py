@@ -1,24 +1,28 @@
-"""The best model by a deadline: HyperSched against ASHA, shared and trial by trial.
+"""The best model by a deadline: HyperSched against ASHA, narrow and wide, shared and trial by trial.
 
-In virtual time: 144 configs, 8 workers, deadlines of 900, 1800 and 3600 s, a step of 20 s on one worker, 5 s
-to start from a checkpoint or on several workers, with ResNet-50's measured speed-ups (1.87 on 2 workers, 3.42
-on 4, 5.60 on 8); at most 200 steps, rungs from step 2 on, reduction 4. Learning curves are drawn from a seed
-such that the early order is a weak guide to the final one: trials that end well mostly take their time.
-Figures are means over 20 seeds, with the standard deviation beside.
+In virtual time: 144 configs, 8 workers, a step of 20 s on one worker, 5 s to start from a checkpoint or on
+several workers, with ResNet-50's measured speed-ups (1.87 on 2 workers, 3.42 on 4, 5.60 on 8); reduction 4.
+Four tuners: ASHA; ASHA with the width that HyperSched has; HyperSched on one worker a trial; HyperSched. ASHA
+reports as often as HyperSched, and whatever it has measured by the deadline counts; HyperSched is taken at
+the model that it hands over. 20 seeds, which decide curves and the order of trials; differences are of the
+same seed, with the interval that holds their mean with 95 % confidence.
 
-  constants: 9 learning rates × 4 weight decays × 4 momenta, as published; nothing to share;
-  sequences: 144 configs that part at steps 40 to 140, with a merge rate above 2; shared, and trial by trial.
+Made-up curves, at most 200 steps with rungs from step 2 on. A config's values decide how good it gets and how
+  fast: crossing  trials that end well mostly take their time: the early order is a weak guide to the final
+  one; parallel  all learn equally fast: the early order is the final one; early     all have learned what
+  they can after some ten steps: to try many beats to train long; few       one config in twenty is good, and
+  the good ones take their time. Recorded curves of small networks (bench/record.py; lower loss is better), at
+  most 60 or 120 steps with rungs from step 5 on: `digits-144` are constants, `digits` and `letters`
+  sequences; three training seeds, in turns.
 
-ASHA reports every two steps, as HyperSched does, and whatever it has measured by the deadline counts.
-HyperSched is taken at the model that it hands over.
+Constants (9 learning rates × 4 weight decays × 4 momenta, as published) have nothing to share. Sequences (144
+configs that part at steps 40 to 140, merge rate above 2) are tuned shared, and trial by trial.
 
 For real, with `--real`: the digits demo on two workers with a deadline of 60 s.
 
-Bars:
-  HyperSched is ahead of ASHA at every deadline, on both spaces;
-  on the second, HyperSched that shares is ahead of HyperSched that trains trial by trial, at every deadline;
-  with `--real`: it ends within one step and one save of the deadline, and the model that is handed over,
-  loaded in a fresh process, has the metrics that were reported, to the last bit.
+Bars: on crossing curves, HyperSched is ahead of ASHA at every deadline, on both spaces, and ahead of itself
+  trial by trial where it shares; with `--real`: it ends within one step and one save of the deadline, and the
+  model that is handed over, loaded in a fresh process, has the metrics that were reported, to the last bit.
 """
 
 from __future__ import annotations
@@ -33,27 +37,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
-from itertools import accumulate, product
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import ASHA, Config, Grid, HyperSched, Piecewise, Simulated, Study
+from hippotune.scheduling import Allocation
 from hippotune.sequences import Sequence
+from paper_runs import StandIn
 
 HERE = Path(__file__).parent
 DEADLINES = (900, 1800, 3600)
+USUAL = 1800
 STEP_SECONDS = 20.0
 SCALING = {1: 1.0, 2: 1.870, 4: 3.421, 8: 5.598}
-MIN_STEPS, MAX_STEPS, REDUCTION, TRIALS = 2, 200, 4, 144
-PUBLISHED = {900: (0.833, 0.879, 35, 14), 1800: (0.886, 0.916, 51, 20), 3600: (0.908, 0.938, 90, 33)}
-"""ResNet50 on CIFAR-10, 8 GPUs: accuracy of ASHA and of HyperSched, and the trials that each started."""
+MAX_STEPS, REDUCTION, TRIALS = 200, 4, 144
 
 CONSTANTS = Grid(
     {
@@ -74,12 +78,35 @@ SEQUENCES = Grid(
         "momentum": [0.8, 0.9],
     }
 )
-CASES = {"constants": (CONSTANTS, True), "alone": (SEQUENCES, False), "shared": (SEQUENCES, True)}
-ALLOCATIONS = ("uniform", "top", "softmax")
+FAMILIES = ("crossing", "parallel", "early", "few")
+RECORDED = {"digits-144": (False,), "digits": (False, True), "letters": (False, True)}
+TUNERS = ("asha", "asha_wide", "narrow", "hypersched")
 
+
+@dataclass(frozen=True)
+class Case:
+    """Curves, with a space, a deadline, and whether trials share."""
+
+    curves: str
+    space: str
+    share: bool
+    deadline: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.curves}.{self.space}.{'shared' if self.share else 'alone'}.{self.deadline}"
+
+
+CASES = [
+    *(Case("crossing", "constants", False, deadline) for deadline in DEADLINES),
+    *(Case("crossing", "sequences", share, deadline) for share in (False, True) for deadline in DEADLINES),
+    *(Case(family, "constants", False, USUAL) for family in FAMILIES[1:]),
+    *(Case(family, "sequences", share, USUAL) for family in FAMILIES[1:] for share in (False, True)),
+    *(Case("recorded", name, share, USUAL) for name, ways in RECORDED.items() for share in ways),
+]
 BARS = [
-    *(Bar(f"{case}.{deadline}.lead", "at least", 0.001) for case in CASES for deadline in DEADLINES),
-    *(Bar(f"sharing.{deadline}.gain", "at least", 0.001) for deadline in DEADLINES),
+    *(Bar(f"{case.name}.lead", "at least", 0.001) for case in CASES if case.curves == "crossing"),
+    *(Bar(f"crossing.sequences.shared.{deadline}.gain", "at least", 0.001) for deadline in DEADLINES),
 ]
 REAL_BARS = [
     Bar("real.overrun_seconds_beyond_step_and_save", "at most", 0.0),
@@ -91,24 +118,25 @@ REAL_BARS = [
 
 
 class Curves:
-    """Learning curves, all decided by a seed.
+    """Learning curves of a family, all decided by a seed.
 
     How good a trial gets and how slowly it learns are averages of what its values bring, over all steps that
     it was trained: a function of the values before a step alone, so that trials that agree so far measure
     the same.
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, family: str, seed: int) -> None:
+        self._family, self._seed = family, seed
         self._drawn = lru_cache(maxsize=None)(self._draw)
         self._sums = lru_cache(maxsize=None)(self._sum_up)
 
     def __call__(self, config: Config, step: int) -> dict[str, float]:
         good, slow = self._trait("good", config, step), self._trait("slow", config, step)
-        ceiling = 0.70 + 0.25 * good
-        pace = 5 + 60 * (0.7 * good + 0.3 * slow)
+        ceiling = 0.55 + 0.40 * good**20 if self._family == "few" else 0.70 + 0.25 * good
+        pace = {"parallel": 35.0, "early": 1 + 3 * slow}.get(self._family, 5 + 60 * (0.7 * good + 0.3 * slow))
+        learned = 1 - math.exp(-step / pace) if self._family == "early" else 1 - (1 + step / pace) ** -1.2
         noise = 0.005 * (self._drawn("noise", f"{good!r} {slow!r} {step}") - 0.5)
-        return {"accuracy": 0.1 + (ceiling - 0.1) * (1 - (1 + step / pace) ** -1.2) + noise}
+        return {"accuracy": 0.1 + (ceiling - 0.1) * learned + noise}
 
     def _trait(self, trait: str, config: Config, step: int) -> float:
         """Return a number between 0 and 1, spread evenly over configs that stay as they are."""
@@ -125,106 +153,100 @@ class Curves:
         return int.from_bytes(digest) / 2**64
 
 
-class Widened(hippo.Trainer):
-    """Stands for a network that several workers can train; learns nothing."""
-
-    widens = True
-
-    def setup(self, hp: Mapping[str, Any]) -> None:
-        pass
-
-    def train(self) -> None:
-        pass
-
-    def evaluate(self) -> dict[str, float]:
-        return {}
-
-
 class ReportingASHA(ASHA):
     """ASHA that is heard on the way from one rung to the next, too."""
 
-    _reports = MIN_STEPS
+    @property
+    def _reports(self) -> int:
+        return self.min_steps
+
+
+@cache
+def recorded(name: str, seed: int) -> hippo.Recorded:
+    return hippo.Recorded(HERE / "curves" / f"{name}-{seed}.json.gz", interpolate=True)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One tuning: of a case, by a deadline, with ASHA, HyperSched or one of its allocations, of a seed."""
+    """One tuning of a case."""
 
-    case: str
-    deadline: int
+    case: Case
     tuner: str
     seed: int
 
     def best_and_trials(self) -> tuple[float, int]:
-        space, share = CASES[self.case]
-        kind = ReportingASHA if self.tuner == "asha" else HyperSched
-        more = {} if self.tuner in ("asha", "hypersched") else {"allocation": self.tuner}
-        limits = (MIN_STEPS, MAX_STEPS, REDUCTION)
-        tuner = kind(space, "accuracy", "max", *limits, trials=TRIALS, seed=self.seed, **more)
-        curves = Curves(self.seed)
+        """Return how good the best is, more being better, and how many trials were started."""
+        case = self.case
+        if case.curves == "recorded":
+            from curve_spaces import METRIC, SEEDS, SPACES
+
+            curves: Any = recorded(case.space, SEEDS[self.seed % len(SEEDS)])
+            space, metric, mode, sign = SPACES[case.space].space, METRIC, "min", -1
+            limits = (5, SPACES[case.space].steps, REDUCTION)
+        else:
+            curves = Curves(case.curves, self.seed)
+            space = CONSTANTS if case.space == "constants" else SEQUENCES
+            metric, mode, sign, limits = "accuracy", "max", 1, (2, MAX_STEPS, REDUCTION)
+        is_asha = self.tuner.startswith("asha")
+        more = {"max_width": 1} if self.tuner == "narrow" else {}
+        kind = ReportingASHA if is_asha else HyperSched
+        tuner = kind(space, metric, mode, *limits, trials=TRIALS, seed=self.seed, **more)
+        width = Allocation("top") if self.tuner == "asha_wide" else None
         executor = Simulated(8, seconds_per_step=STEP_SECONDS, load=5.0, scaling=SCALING, metrics=curves)
-        with Study("deadline", Widened, executor=executor, share=share) as study:
-            report = study.tune(tuner, deadline=self.deadline, progress=False)
-        assert report.work.wall_seconds <= self.deadline + STEP_SECONDS  # what runs ends its step
-        best = report.best.metrics["accuracy"]
-        if self.tuner == "asha":
-            best = max(metrics["accuracy"] for trial in report.trials for metrics in trial.metrics.values())
-        return best, len(report.trials)
+        with Study("deadline", StandIn, executor=executor, share=case.share, width=width) as study:
+            report = study.tune(tuner, deadline=case.deadline, progress=False)
+        assert report.work.wall_seconds <= case.deadline + STEP_SECONDS  # what runs ends its step
+        found = [report.best.metrics[metric]]
+        if is_asha:
+            found = [metrics[metric] for trial in report.trials for metrics in trial.metrics.values()]
+        return sign * max(sign * value for value in found), len(report.trials)
 
 
-def simulate(tuners: list[str], seeds: int) -> dict[str, Any]:
+def simulate(seeds: int) -> dict[str, Any]:
     """Run everything, on all cores; return the figures."""
-    runs = [Run(*each) for each in product(CASES, DEADLINES, tuners, range(seeds))]
+    runs = [Run(case, tuner, seed) for case in CASES for tuner in TUNERS for seed in range(seeds)]
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
         came = dict(zip(runs, pool.map(Run.best_and_trials, runs, chunksize=4), strict=True))
     figures: dict[str, Any] = {"seeds": seeds, "merge_rate": SEQUENCES.merge_rate(MAX_STEPS)}
-    best: dict[tuple[str, int, str], list[float]] = {}
-    for case, deadline, tuner in product(CASES, DEADLINES, tuners):
-        results = [came[Run(case, deadline, tuner, seed)] for seed in range(seeds)]
-        values = best[case, deadline, tuner] = [value for value, _ in results]
-        name = f"{case}.{deadline}.{tuner}"
-        figures[f"{name}.best"] = statistics.mean(values)
-        figures[f"{name}.spread"] = statistics.stdev(values)
-        figures[f"{name}.trials"] = statistics.mean(trials for _, trials in results)
-    for case, deadline in product(CASES, DEADLINES):
-        leads = _differences(best[case, deadline, "hypersched"], best[case, deadline, "asha"])
-        figures[f"{case}.{deadline}.lead"] = statistics.mean(leads)
-        figures[f"{case}.{deadline}.seeds_ahead"] = sum(each > 0 for each in leads)
-    for deadline in DEADLINES:
-        gains = _differences(best["shared", deadline, "hypersched"], best["alone", deadline, "hypersched"])
-        figures[f"sharing.{deadline}.gain"] = statistics.mean(gains)
-        figures[f"sharing.{deadline}.seeds_ahead"] = sum(each > 0 for each in gains)
+    for case in CASES:
+        sign = -1 if case.curves == "recorded" else 1
+        best = {tuner: [came[Run(case, tuner, seed)][0] for seed in range(seeds)] for tuner in TUNERS}
+        for tuner, values in best.items():
+            figures[f"{case.name}.{tuner}.best"] = statistics.mean(values)
+            figures[f"{case.name}.{tuner}.spread"] = statistics.stdev(values)
+            figures[f"{case.name}.{tuner}.trials"] = statistics.mean(
+                came[Run(case, tuner, seed)][1] for seed in range(seeds)
+            )
+        figures |= _lead(f"{case.name}.lead", sign, best["hypersched"], best["asha"])
+        figures |= _lead(f"{case.name}.lead_to_wide", sign, best["hypersched"], best["asha_wide"])
+        if case.share:
+            alone = Case(case.curves, case.space, False, case.deadline)
+            other = [came[Run(alone, "hypersched", seed)][0] for seed in range(seeds)]
+            figures |= _lead(f"{case.name}.gain", sign, best["hypersched"], other)
     return figures
 
 
-def _differences(ones: list[float], others: list[float]) -> list[float]:
-    """Return by how much each is ahead of the other of the same seed."""
-    return [one - other for one, other in zip(ones, others, strict=True)]
+def _lead(name: str, sign: int, ones: list[float], others: list[float]) -> dict[str, float]:
+    """Return by how much ones are ahead of others, with half of the interval of that, and how often."""
+    leads = [sign * (one - other) for one, other in zip(ones, others, strict=True)]
+    half = 2.09 * statistics.stdev(leads) / math.sqrt(len(leads))  # Student's t for 19 degrees of freedom
+    return {
+        name: statistics.mean(leads),
+        f"{name}_within": half,
+        f"{name}_ahead": sum(each > 0 for each in leads),
+        f"{name}_behind": sum(each < 0 for each in leads),
+    }
 
 
-TITLES = {"constants": "constants", "alone": "sequences, trial by trial", "shared": "sequences, shared"}
-
-
-def table(figures: Figures, tuners: list[str]) -> str:
-    """Return the figures beside the published ones."""
-    lines = [f"{'':<27}{'deadline':>9}" + "".join(f"{tuner:>25}" for tuner in tuners)]
-    for case, deadline in product(CASES, DEADLINES):
-        cells = (
-            "{best:.4f} ± {spread:.4f} ({trials:.0f})".format(
-                **{
-                    each: figures[f"{case}.{deadline}.{tuner}.{each}"]
-                    for each in ("best", "spread", "trials")
-                }
-            )
-            for tuner in tuners
-        )
-        lines.append(f"{TITLES[case]:<27}{deadline:>7} s" + "".join(f"{cell:>25}" for cell in cells))
-    for deadline, (asha, hypersched, few, fewer) in PUBLISHED.items():
-        cells = (f"{asha:.3f} ({few})", f"{hypersched:.3f} ({fewer})")
-        lines.append(f"{'published, ResNet50':<27}{deadline:>7} s" + "".join(f"{cell:>25}" for cell in cells))
-    lines.append("mean best accuracy ± standard deviation over seeds (trials started)")
-    return "\n".join(lines)
+def table(figures: Figures) -> str:
+    """Return the best by case and tuner, and HyperSched's lead to ASHA."""
+    lines = [f"{'':<38}" + "".join(f"{tuner:>12}" for tuner in TUNERS) + f"{'lead to ASHA':>22}"]
+    for case in CASES:
+        cells = "".join(f"{figures[f'{case.name}.{tuner}.best']:>12.4f}" for tuner in TUNERS)
+        lead, within = figures[f"{case.name}.lead"], figures[f"{case.name}.lead_within"]
+        lines.append(f"{case.name:<38}{cells}{lead:>+12.4f} ± {within:.4f}")
+    return "\n".join([*lines, "means over seeds; recorded curves are losses, of which less is better", ""])
 
 
 # For real.
@@ -289,15 +311,9 @@ def _timed(call: Any) -> float:
 def measure(options: argparse.Namespace) -> Figures:
     if options.real:
         return real(options.real)
-    tuners = ["asha", "hypersched", *(ALLOCATIONS if options.allocations else ())]
-    figures = simulate(tuners, options.seeds)
+    figures = simulate(options.seeds)
     if not options.json:
-        print(table(figures, tuners))
-    if options.charts:
-        from deadline_chart import draw
-
-        for path in draw(figures, options.out / "deadline"):
-            print(f"chart: {path}", file=sys.stderr)
+        print(table(figures))
     return figures
 
 
@@ -305,10 +321,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--real", type=float, nargs="?", const=60.0, metavar="SECONDS", help="the digits demo"
     )
-    parser.add_argument("--seeds", type=int, default=20, help="how often learning curves are drawn")
-    parser.add_argument("--allocations", action="store_true", help="compare HyperSched's allocations as well")
-    parser.add_argument("--charts", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--out", type=Path, default=HERE / "out", help="where charts go")
+    parser.add_argument("--seeds", type=int, default=20, help="how often learning curves are drawn (20)")
 
 
 if __name__ == "__main__":

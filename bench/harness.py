@@ -1,16 +1,23 @@
 """What all benchmark programs have in common: figures out, bars checked, `--json` and `--check`.
 
-A program measures and returns figures by name. Its docstring states its bars, which it passes here.
+A program measures and returns figures by name. Its docstring states its bars, which it passes here. With
+``--json FILE`` the figures are written to a file, with the command, the machine and the time beside them; the
+tables of the documentation are made from the files in bench/results (`tables.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 Figures = Mapping[str, Any]
@@ -37,15 +44,24 @@ def run(
 ) -> None:
     """Parse the command line, measure, print, and exit: 1 with `--check` where a bar is missed."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="print the figures as JSON, or write them to a file",
+    )
     parser.add_argument("--check", action="store_true", help="exit with 1 where a bar is missed")
     arguments(parser)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and folders of the program go with it
+    began = time.monotonic()
     figures = measure(options)
     missed = [bar for bar in bars if not bar.met(figures)]
-    if options.json:
+    if options.json == "-":
         print(json.dumps(figures, indent=2))
+    elif options.json:
+        write(Path(options.json), figures, time.monotonic() - began, missed)
     else:
         width = max(len(name) for name in figures)
         for name, value in figures.items():
@@ -55,6 +71,28 @@ def run(
         word = "missed" if bar in missed else "met"
         print(f"{word}: {bar.figure} {bar.relation} {bar.limit:g} ({_shown(figures[bar.figure])})", file=out)
     sys.exit(1 if options.check and missed else 0)
+
+
+def write(file: Path, figures: Figures, seconds: float, missed: list[Bar]) -> None:
+    """Write a results file: the figures, and where they come from."""
+    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    for option in ("--check", "--json", str(file)):
+        command = [word for word in command if word != option]
+    results = {
+        "command": shlex.join(["bench/" + command[0], *command[1:]]),
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "python": platform.python_version(),
+        "minutes": round(seconds / 60, 1),
+        "missed": [f"{bar.figure} {bar.relation} {bar.limit:g}" for bar in missed],
+        "figures": {name: _rounded(value) for name, value in figures.items()},
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _shown(value: object) -> str:

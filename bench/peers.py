@@ -1,31 +1,38 @@
-"""One study under Ray Tune, Optuna and Hippo, in one run: a convolutional network on MNIST, two workers.
+"""The same studies under Ray Tune, Optuna and Hippo, in one run: a small network on MNIST, two workers.
 
-All engines train the same trials with the same code (`peers_study.py`). Hyper-parameters are schedules; the
-trials of Ray Tune and Optuna take the values of each step from the same configs. A grid trains every trial to
-the end. Successive halving lets the best third go on at every rung, until one is left. Ray Tune runs with and
-without `reuse_actors`. Peers get the best for them that their documentation offers (`…_given` says what):
+All engines train the same trials with the same code (`peers_study.py`): a grid of 12 learning rates, of which
+nothing (merge rate 1), half (2) or three quarters (4) is shared, with steps of about 20 and 200 ms; the
+trials of Ray Tune and Optuna take the values of each step from the same configs. With `--halving`, successive
+halving instead: 27 trials of which the best third goes on at every rung, until one is left. Ray Tune runs
+with and without `reuse_actors`. Peers get the best for them that their documentation offers (`…given` says
+what):
 
 - One thread for a training process, two processes at a time. Images come from a file of tensors, made before.
 - Metrics only where the algorithm asks for them, checkpoints only where it needs them, all on local disk.
-- Ray's cluster is up before its time begins (`…_start_seconds`). The time includes the start of training
-  processes: Ray's actors, Optuna's processes, Hippo's workers (`…_first_step_seconds` tells how long).
+- Ray's cluster is up before its time begins (`…start_seconds`). The time includes the start of training
+  processes: Ray's actors, Optuna's processes, Hippo's workers (`…first_step_seconds` tells how long).
 - Ray's halving is synchronous, the same algorithm as Hippo's. It runs once more with the ASHAScheduler, which
   its documentation prefers (`ray_asha`). Optuna has the SuccessiveHalvingPruner, asynchronous as well.
-- Hippo makes results and checkpoints durable and hands the best model back. Peers keep no model that the
-  algorithm does not need.
+- Hippo makes results and checkpoints durable, rehearses the plan, audits branches (`…proof_seconds`) and
+  hands the best model back. Peers keep no model that the algorithm does not need.
 
-Each engine runs in a process of its own. Measured are training steps, by a log that the training code writes;
-wall time; CPU-seconds of everything that the engine started, Ray's daemons included (`peers_process.py` says
-how); the best metric; the bytes of all checkpoints at their peak. And it is checked that things are what they
-seem: metrics of one trial at one step are the same, bit for bit, under all engines, and for the best trial
-without any engine; and synchronous halving lets the same trials go on.
+Ray Tune's default runs at one merge rate: what it does is the same at all of them. Where nothing is shared,
+two processes with a bare loop over the trainer's methods are run too, and Hippo on a plan that was rehearsed
+before. Hippo's overhead is what its workers take for a step, proofs apart, over what the bare loops take;
+these and Optuna are run three times at 20 ms, in turns, and medians count.
 
-A chart is written to bench/out/peers.html, and to peers.png where pictures can be drawn.
+Each engine runs in a process of its own. Measured are training steps, by a log that the training code writes
+(those that proofs repeat are told apart); wall time; CPU-seconds of everything that the engine started, Ray's
+daemons included (`peers_process.py` says how); the best metric; the bytes of all checkpoints at their peak.
+And it is checked that things are what they seem: metrics of one trial at one step are the same, bit for bit,
+under all engines, and for the best trial without any engine; and synchronous halving lets the same trials go
+on.
 
-Bars:
-  on the grid Hippo trains exactly the unique steps, and its peers train every step of every trial;
-  no metric differs, nor do the best metric and the trials that go on, wherever the algorithm is the same;
-  grid and halving: Hippo takes at most the CPU-seconds, and at most the wall time, of the best peer in each.
+Bars: on a grid Hippo trains exactly the unique steps, and its peers train every step of every trial; no
+  metric differs, nor do the best metric and the trials that go on, wherever the algorithm is the same; where
+  half or more is shared, and by halving: Hippo takes at most the CPU-seconds, and at most the wall time, of
+  the best peer; where nothing is shared, with steps of 20 ms: Hippo's overhead is at most 2 % of a step, and
+  its wall time, with start-up and rehearsal, at most that of Optuna.
 """
 
 from __future__ import annotations
@@ -33,9 +40,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import signal
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -43,31 +51,50 @@ from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
-from peers_chart import draw
 from peers_process import Measured, measured
-from peers_study import METRIC, Algorithm, Task, prepare_data
+from peers_study import BATCH, METRIC, Mnist, Task, prepare_data, seed_all
 
-GRID = {
+ENGINES = {
     "hippo": "peers_hippo:Hippo",
     "optuna": "peers_optuna:Optuna",
     "ray": "peers_ray:RayTune:default",
     "ray_reuse": "peers_ray:RayTune:reuse",
 }
-ENGINES: Mapping[Algorithm, Mapping[str, str]] = {
-    "grid": GRID,
-    "halving": {**GRID, "ray_asha": "peers_ray:RayTune:asha"},
+UNSHARED = {
+    "bare": "peers_hippo:Bare",
+    "hippo": ENGINES["hippo"],
+    "rehearsed": "peers_hippo:Rehearsed",
+    "optuna": ENGINES["optuna"],
 }
-OTHER_ALGORITHM = {("halving", "optuna"), ("halving", "ray_asha")}
+HALVING = {**ENGINES, "ray_asha": "peers_ray:RayTune:asha"}
+OTHER_ALGORITHM = {"optuna", "ray_asha"}  # by halving
+RATES = (1, 2, 4)
+DEFAULT_AT = 2
+STEPS_OF = {20: 40, 200: 10}
+"""Steps of a trial, by the milliseconds of a step: such that all runs together take a few minutes."""
+TRIALS, HALVING_TRIALS, RUNG, HALVING_SAMPLES = 12, 27, 3, 1024
+REPEATED = 3
 SPENT = ("cpu_seconds", "wall_seconds")
 SAME = ("metrics", "bests", "decisions")
+CASES = [f"{rate}_{ms}ms" for rate in RATES for ms in STEPS_OF]
 BARS = [
-    Bar("grid_hippo_trained_to_unique", "at most", 1),
-    Bar("grid_hippo_trained_to_unique", "at least", 1),
-    Bar("grid_peers_trained_to_asked", "at least", 1),
-    *(Bar(f"{algorithm}_{what}_that_differ", "at most", 0) for algorithm in ENGINES for what in SAME),
-    *(Bar(f"{algorithm}_hippo_to_best_peer_{what}", "at most", 1) for algorithm in ENGINES for what in SPENT),
+    *(Bar(f"{case}.hippo_trained_to_unique", "at most", 1) for case in CASES),
+    *(Bar(f"{case}.hippo_trained_to_unique", "at least", 1) for case in CASES),
+    *(Bar(f"{case}.peers_trained_to_asked", "at least", 1) for case in CASES),
+    *(Bar(f"{case}.{what}_that_differ", "at most", 0) for case in CASES for what in SAME),
+    *(
+        Bar(f"{case}.hippo_to_best_peer_{what}", "at most", 1)
+        for case in CASES
+        if not case.startswith("1_")
+        for what in SPENT
+    ),
+    Bar("overhead_percent", "at most", 2.0),
+    Bar("unshared_hippo_to_optuna", "at most", 1.0),
 ]
-OUT = Path(__file__).parent / "out"
+HALVING_BARS = [
+    *(Bar(f"halving.{what}_that_differ", "at most", 0) for what in SAME),
+    *(Bar(f"halving.hippo_to_best_peer_{what}", "at most", 1) for what in SPENT),
+]
 
 Row = Mapping[str, Any]
 
@@ -76,36 +103,94 @@ def measure(options: argparse.Namespace) -> Figures:
     if missing := [name for name in ("ray", "optuna", "mlxtend") if importlib.util.find_spec(name) is None]:
         raise SystemExit(f"{', '.join(missing)} missing: pip install 'hippotune[dev]'")
     os.environ["OMP_NUM_THREADS"] = "1"
-    # So that everything started is ended.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     figures: dict[str, Any] = {name: version(name) for name in ("torch", "optuna", "ray")}
-    rows: dict[str, dict[str, Row]] = {}
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         data = Path(folder, "mnist.pt")
         prepare_data(data)
-        for algorithm in ENGINES:
-            max_steps = options.steps if algorithm == "grid" else options.rung * options.trials
-            task = Task(algorithm, options.trials, max_steps, data, Path(folder, algorithm))
-            runs = _runs(task)
-            rows[algorithm] = {engine: _row(task, each) for engine, each in runs.items()}
-            figures |= _flat(algorithm, rows[algorithm]) | _agreement(task, runs)
-    grid = rows["grid"]["hippo"]
-    remark = (
-        f"{options.trials} trials of a small network on MNIST, two workers; merge rate of the grid "
-        f"{grid['steps_requested'] / grid['steps_unique']:.2f}; Ray's daemons count, their start does not"
-    )
-    draw(rows, remark, OUT / "peers")
+        if options.halving:
+            task = Task(
+                "halving",
+                HALVING_TRIALS,
+                RUNG * HALVING_TRIALS,
+                1,
+                HALVING_SAMPLES,
+                data,
+                Path(folder, "halving"),
+            )
+            return figures | _compared("halving", task, _runs(task, HALVING))
+        for ms, steps in STEPS_OF.items():
+            samples = _samples(data, ms)
+            figures[f"samples_{ms}ms"] = samples
+            for rate in RATES:
+                case = f"{rate}_{ms}ms"
+                task = Task("grid", TRIALS, steps, rate, samples, data, Path(folder, case))
+                once = {"ray"} if rate != DEFAULT_AT else set()  # whose work does not depend on the rate
+                engines = {engine: name for engine, name in ENGINES.items() if engine not in once}
+                figures |= _compared(case, task, _runs(task, engines))
+                if rate == 1 and ms == 20:
+                    figures |= _unshared(task)
     return figures
 
 
-def _runs(task: Task) -> dict[str, Measured]:
+def _samples(data: Path, milliseconds: int) -> int:
+    """Return how many samples a step of this length trains on, here: whole batches, on one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "data": str(data),
+            "log": str(Path(folder, "log")),
+            "samples": 16 * BATCH,
+            "device": "cpu",
+        }
+        trainer = Mnist(settings, 0)
+        seed_all()
+        trainer.prepare()
+        trainer.build()
+        times = []
+        for _ in range(30):
+            began = time.perf_counter()
+            trainer.train()
+            times.append(time.perf_counter() - began)
+    return BATCH * max(1, round(milliseconds / 1000 / (statistics.median(times) / 16)))
+
+
+def _unshared(task: Task) -> dict[str, float]:
+    """Return what Hippo costs where nothing is shared: beside bare loops, and beside Optuna."""
+    steps = task.trials * task.max_steps
+    loops: dict[str, list[float]] = {"bare": [], "rehearsed": []}
+    walls: dict[str, list[float]] = {engine: [] for engine in UNSHARED}
+    for turn in range(REPEATED):
+        for engine, name in UNSHARED.items():
+            each = measured(name, replace(task, home=task.home / f"{engine}-{turn}"))
+            told = f"nothing shared, {engine}: {each.wall_seconds:.1f} s, {each.own}"
+            print(told, file=sys.stderr, flush=True)
+            walls[engine].append(each.wall_seconds)
+            if engine in loops:
+                loops[engine].append(1000 * each.own["loop_seconds"] / steps)
+    typical = {engine: statistics.median(times) for engine, times in loops.items()}
+    wall = {engine: statistics.median(times) for engine, times in walls.items()}
+    return {
+        "unshared_bare_ms_a_step": typical["bare"],
+        "unshared_hippo_ms_a_step": typical["rehearsed"],
+        "overhead_percent": 100 * (typical["rehearsed"] / typical["bare"] - 1),
+        **{f"unshared_{engine}_wall_seconds": value for engine, value in wall.items()},
+        "unshared_hippo_to_optuna": wall["rehearsed"] / wall["optuna"],
+        "unshared_hippo_to_optuna_least": min(walls["rehearsed"]) / max(walls["optuna"]),
+        "unshared_hippo_to_optuna_most": max(walls["rehearsed"]) / min(walls["optuna"]),
+        "unshared_first_study_to_optuna": wall["hippo"] / wall["optuna"],
+    }
+
+
+def _runs(task: Task, engines: Mapping[str, str]) -> dict[str, Measured]:
     """Run all engines, one after the other."""
     runs = {}
-    for engine, name in ENGINES[task.algorithm].items():
+    for engine, name in engines.items():
         runs[engine] = each = measured(name, replace(task, home=task.home / engine))
         if len(each.losses) != task.trials:
             raise SystemExit(f"{engine} has results for {len(each.losses)} of {task.trials} trials")
-        print(f"{task.algorithm}, {engine}: {_told(each)}", file=sys.stderr, flush=True)
+        print(f"{task.home.name}, {engine}: {_told(each)}", file=sys.stderr, flush=True)
     return runs
 
 
@@ -117,26 +202,10 @@ def _told(each: Measured) -> str:
     )
 
 
-def _row(task: Task, each: Measured) -> Row:
-    """Return the figures of one run."""
-    asked = _asked(each)
-    return {
-        "given": each.given,
-        "steps_requested": sum(asked.values()),
-        "steps_unique": task.unique_steps(asked),
-        "steps_trained": each.steps_trained,
-        "cpu_seconds": each.cpu_seconds,
-        "wall_seconds": each.wall_seconds,
-        "first_step_seconds": each.first_step_seconds,
-        "start_seconds": each.start_seconds,
-        "peak_checkpoint_bytes": each.peak_checkpoint_bytes,
-        f"best_{METRIC}": _best(each)[0],
-    }
-
-
-def _flat(algorithm: Algorithm, rows: Mapping[str, Row]) -> dict[str, Any]:
+def _compared(case: str, task: Task, runs: Mapping[str, Measured]) -> dict[str, Any]:
     """Return the figures of all engines by name, and how they compare."""
-    figures = {f"{engine}_{name}": value for engine, row in rows.items() for name, value in row.items()}
+    rows = {engine: _row(task, each) for engine, each in runs.items()}
+    figures = {f"{engine}.{name}": value for engine, row in rows.items() for name, value in row.items()}
     ours, peers = rows["hippo"], {engine: row for engine, row in rows.items() if engine != "hippo"}
     for name in ("steps_trained", *SPENT):
         for engine, row in peers.items():
@@ -146,7 +215,25 @@ def _flat(algorithm: Algorithm, rows: Mapping[str, Row]) -> dict[str, Any]:
     figures["peers_trained_to_asked"] = min(
         row["steps_trained"] / row["steps_requested"] for row in peers.values()
     )
-    return {f"{algorithm}_{name}": value for name, value in figures.items()}
+    return {f"{case}.{name}": value for name, value in (figures | _agreement(task, runs)).items()}
+
+
+def _row(task: Task, each: Measured) -> Row:
+    """Return the figures of one run."""
+    asked = _asked(each)
+    return {
+        "given": each.given,
+        "steps_requested": sum(asked.values()),
+        "steps_unique": task.unique_steps(asked),
+        "steps_trained": each.steps_trained - round(each.own.get("proof_steps", 0)),
+        "cpu_seconds": each.cpu_seconds,
+        "wall_seconds": each.wall_seconds,
+        "first_step_seconds": each.first_step_seconds,
+        "start_seconds": each.start_seconds,
+        "peak_checkpoint_bytes": each.peak_checkpoint_bytes,
+        f"best_{METRIC}": _best(each)[0],
+        **each.own,
+    }
 
 
 def _agreement(task: Task, runs: Mapping[str, Measured]) -> dict[str, Any]:
@@ -159,14 +246,15 @@ def _agreement(task: Task, runs: Mapping[str, Measured]) -> dict[str, Any]:
             for step, loss in losses.items():
                 found.setdefault((trial, step), []).append(loss)
     several = [losses for losses in found.values() if len(losses) > 1]
-    exact = [each for engine, each in runs.items() if (task.algorithm, engine) not in OTHER_ALGORITHM]
-    figures = {
+    exact = [
+        each for engine, each in runs.items() if task.algorithm == "grid" or engine not in OTHER_ALGORITHM
+    ]
+    return {
         "metrics_compared": len(several),
         "metrics_that_differ": sum(len(set(losses)) > 1 for losses in several),
         "bests_that_differ": sum(_best(each)[0] != best for each in exact),
         "decisions_that_differ": sum(_asked(each)[trial] != ours[trial] for each in exact for trial in ours),
     }
-    return {f"{task.algorithm}_{name}": value for name, value in figures.items()}
 
 
 def _asked(each: Measured) -> dict[int, int]:
@@ -180,10 +268,8 @@ def _best(each: Measured) -> tuple[float, int, int]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trials", type=int, choices=(9, 27, 81), default=27, help="how many trials (27)")
-    parser.add_argument("--steps", type=int, default=24, help="steps of every trial on the grid (24)")
-    parser.add_argument("--rung", type=int, default=3, help="steps to the first rung of halving (3)")
+    parser.add_argument("--halving", action="store_true", help="27 trials by successive halving instead")
 
 
 if __name__ == "__main__":
-    run(__doc__, measure, BARS, arguments)
+    run(__doc__, measure, HALVING_BARS if "--halving" in sys.argv else BARS, arguments)

@@ -1,6 +1,10 @@
-"""Hippo as its documentation says; and no engine at all, to compare the metrics of one trial with."""
+"""Hippo as its documentation says; and no engine at all: bare loops, and one trial to compare with."""
 
 from __future__ import annotations
+
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
 
 import hippotune as hippo
 from peers_process import Engine
@@ -30,6 +34,13 @@ class Hippo(Engine):
         report = self._study.tune(self._tuner(), progress=False)
         if report.failed:
             raise RuntimeError(report.failed[0].error)
+        work = report.work
+        self.own = {
+            "loop_seconds": work.worker_seconds,
+            "proof_steps": work.proof_steps,
+            "proof_seconds": work.proof_seconds,
+            "proof_startup_seconds": work.proof_startup_seconds,
+        }
         return {
             trial.number: {step: metrics[METRIC] for step, metrics in trial.metrics.items()}
             for trial in report.trials
@@ -47,6 +58,23 @@ class Hippo(Engine):
         )
 
 
+class Rehearsed(Hippo):
+    """Hippo, where the plan was rehearsed before, by a process that has ended."""
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=_rehearse, args=(self.task,))
+        process.start()
+        process.join()
+        self.task.log.unlink()
+
+
+def _rehearse(task: Task) -> None:
+    engine = Hippo(task)
+    engine._study.eval(hippo.Config({"lr": 0.5}), 2)
+    engine.close()
+
+
 class Plain(Engine):
     """No engine: one trial, trained by the trainer's own methods to a step."""
 
@@ -58,3 +86,39 @@ class Plain(Engine):
 
     def run(self) -> Losses:
         return {self._trial: {self._step: trained_plainly(self.task, self._trial, self._step)}}
+
+
+class Bare(Engine):
+    """No engine: two processes, each with a plain loop over half of the trials, all to the end."""
+
+    given = "two processes, each with a loop over the trainer's own methods and half of the trials"
+
+    def run(self) -> Losses:
+        context = multiprocessing.get_context("spawn")
+        losses: Losses = {}
+        running = []
+        for worker in range(WORKERS):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_loop, args=(self.task, worker, theirs))
+            process.start()
+            running.append((process, ours))
+        for process, ours in running:
+            found, seconds = ours.recv()
+            losses |= found
+            self.own["loop_seconds"] = self.own.get("loop_seconds", 0.0) + seconds
+            process.join()
+        return losses
+
+
+def _loop(task: Task, worker: int, connection: Connection) -> None:
+    """Train half of the trials; what a process does once, importing and reading data, is before the clock."""
+    trainer = Mnist(task.settings, SEED)
+    trainer.prepare()
+    trainer.build()
+    trainer.train()
+    began = time.perf_counter()
+    losses = {
+        trial: {task.max_steps: trained_plainly(task, trial, task.max_steps, trainer)}
+        for trial in range(worker, task.trials, WORKERS)
+    }
+    connection.send((losses, time.perf_counter() - began))

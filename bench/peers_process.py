@@ -37,6 +37,8 @@ class Engine(ABC):
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.own: dict[str, float] = {}
+        """What the engine itself says of its run."""
 
     def start(self) -> None:  # noqa: B027 - optional
         """Start what serves many studies; the time that it takes is told apart."""
@@ -61,6 +63,7 @@ class Measured:
     peak_checkpoint_bytes: int
     steps_trained: int
     losses: Losses
+    own: dict[str, float]
 
 
 def measured(engine: str, task: Task) -> Measured:
@@ -76,7 +79,7 @@ def measured(engine: str, task: Task) -> Measured:
         before = meter.cpu_seconds()
         began = time.time()
         ours.send("go")
-        losses, wall_seconds = _received(ours, task)
+        (losses, own), wall_seconds = _received(ours, task)
         cpu_seconds = meter.cpu_seconds() - before
         ours.send("close")
         process.join(_CLOSING_SECONDS)
@@ -89,6 +92,7 @@ def measured(engine: str, task: Task) -> Measured:
         meter.peak_checkpoint_bytes,
         task.steps_trained(),
         losses,
+        own,
     )
 
 
@@ -106,7 +110,7 @@ def _serve(name: str, task: Task, connection: Connection) -> None:
         connection.recv()
         began = time.perf_counter()
         losses = engine.run()
-        connection.send((losses, time.perf_counter() - began))
+        connection.send(((losses, engine.own), time.perf_counter() - began))
         connection.recv()
     finally:
         engine.close()

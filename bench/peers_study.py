@@ -21,13 +21,13 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import hippotune as hippo
-from hippotune import Config, Cosine, Exponential, MultiStep, Piecewise, Warmup
+from hippotune import Config, Cosine, Exponential, MultiStep, Warmup
 from hippotune.trainers.session import Session
 
 WORKERS = 2
 METRIC, MODE = "val_loss", "min"
 REDUCTION = 3
-SAMPLES = 1024  # that a step trains on: a quarter of an epoch
+BATCH = 64
 SEED = 0
 
 Algorithm = Literal["grid", "halving"]
@@ -36,12 +36,15 @@ Losses = dict[int, dict[int, float]]
 
 
 class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
-    """A small convolutional network on 5,000 digits of MNIST; a step is a quarter of an epoch."""
+    """A small convolutional network on 5,000 digits of MNIST; a step is so many samples."""
+
+    def prepare(self) -> None:
+        images, targets = torch.load(self.settings["data"], weights_only=True)
+        self.training = TensorDataset(images[:4000], targets[:4000])
+        self.validation = images[4000:], targets[4000:]
 
     def build(self) -> None:
-        images, targets = torch.load(self.settings["data"], weights_only=True)
-        self.validation = images[4000:], targets[4000:]
-        self.loader = hippo.Loader(TensorDataset(images[:4000], targets[:4000]), 64, seed=self.seed)
+        self.loader = hippo.Loader(self.training, BATCH, seed=self.seed)
         self.model = nn.Sequential(
             nn.Conv2d(1, 8, 5, stride=2),
             nn.BatchNorm2d(8),
@@ -56,7 +59,7 @@ class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
 
     def train(self) -> None:
-        for images, targets in self.loader.batches(SAMPLES // self.loader.batch_size):
+        for images, targets in self.loader.batches(self.settings["samples"] // self.loader.batch_size):
             self.optimizer.zero_grad()
             nn.functional.cross_entropy(self.model(images), targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -86,11 +89,16 @@ def prepare_data(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Task:
-    """A study to be carried out by one engine, in a folder of its own."""
+    """A study to be carried out by one engine, in a folder of its own.
+
+    `merge_rate` is that of the grid, 1, 2 or 4; a step trains on so many `samples`.
+    """
 
     algorithm: Algorithm
     trials: int
     max_steps: int
+    merge_rate: int
+    samples: int
     data: Path
     home: Path
 
@@ -102,7 +110,7 @@ class Task:
     @property
     def settings(self) -> dict[str, Any]:
         """What the trainer gets."""
-        return {"data": str(self.data), "log": str(self.log), "device": "cpu"}
+        return {"data": str(self.data), "log": str(self.log), "samples": self.samples, "device": "cpu"}
 
     @property
     def min_steps(self) -> int:
@@ -121,10 +129,23 @@ class Task:
 
     @property
     def space(self) -> hippo.Grid:
-        """9, 27 or 81 configs: schedules as they are used for image classifiers, from two learning rates."""
+        """The configs: of a grid, at its merge rate; of halving, schedules as image classifiers use them."""
+        return hippo.Grid({"lr": self._rates()} if self.algorithm == "grid" else self._schedules())
+
+    def _rates(self) -> list[Any]:
+        """Two learning rates, each changed by half of the trials, at a step that gives the merge rate."""
+        half = self.trials // 2
+        if self.merge_rate == 1:
+            return [0.2 / 1.2**number for number in range(self.trials)]
+        unique = self.trials * self.max_steps / self.merge_rate
+        at = round((self.trials * self.max_steps - unique) / (2 * (half - 1)))
+        return [MultiStep(rate, [at], 0.9 / 1.5**number) for rate in (0.1, 0.03) for number in range(half)]
+
+    def _schedules(self) -> dict[str, list[Any]]:
+        """27 configs, from two learning rates."""
         end = self.max_steps
         half, late, warm = end // 2, 3 * end // 4, max(end // 9, 1)
-        parameters: dict[str, list[Any]] = {
+        return {
             "lr": [
                 0.1,
                 Exponential(0.1, 0.95),
@@ -135,13 +156,9 @@ class Task:
                 0.03,
                 MultiStep(0.03, [half], 0.1),
                 Cosine(0.03, end),
-            ]
+            ],
+            "bs": [BATCH, MultiStep(BATCH, [half], 2), MultiStep(BATCH, [late], 2)],
         }
-        if self.trials >= 27:
-            parameters["bs"] = [64, MultiStep(64, [half], 2), MultiStep(64, [late], 2)]
-        if self.trials >= 81:
-            parameters["momentum"] = [0.9, Piecewise([0.8, 0.9], [end // 3]), Piecewise([0.9, 0.95], [half])]
-        return hippo.Grid(parameters)
 
     @cached_property
     def configs(self) -> list[Config]:
@@ -203,13 +220,14 @@ class Alone:
             self._session.start(self._task.configs[trial], step, file, warm=False)
 
 
-def trained_plainly(task: Task, trial: int, steps: int) -> float:
+def trained_plainly(task: Task, trial: int, steps: int, trainer: Mnist | None = None) -> float:
     """Train one trial with the trainer's own methods, by nothing that any engine uses."""
     config = task.configs[trial]
-    trainer = Mnist(task.settings, SEED)
-    _seed()
-    trainer.prepare()
-    _seed()
+    if trainer is None:
+        trainer = Mnist(task.settings, SEED)
+        seed_all()
+        trainer.prepare()
+    seed_all()
     trainer.build()
     trainer.setup(config.values(0))
     for step in range(steps):
@@ -217,10 +235,13 @@ def trained_plainly(task: Task, trial: int, steps: int) -> float:
             trainer.setup(changes)
         trainer.train()
     with _evaluation(trainer.model):
-        return trainer.evaluate()[METRIC]
+        loss: float = trainer.evaluate()[METRIC]
+    trainer.model.train()
+    return loss
 
 
-def _seed() -> None:
+def seed_all() -> None:
+    """Start all random numbers, as an engine does before a trial."""
     random.seed(SEED)
     np.random.seed(SEED)
     torch.manual_seed(SEED)

@@ -1,66 +1,85 @@
 """What width brings: when studies end, how busy workers are, and what it costs in worker time.
 
-In virtual time, with the speed-ups measured for ResNet-50 (1.87 on 2 workers, 3.42 on 4, 5.60 on 8):
+In virtual time, the studies of the Hippo paper on 40 workers, four ways: trial by trial, trial by trial with
+`Fluid(max_width=8)`, shared, and shared with Fluid. Spaces and scores are drawn as in paper.py (scores
+correlate along the tree); figures are means over draws. Loading, saving, evaluating and starting take what
+was measured: 0.25 s and 0.6 s for a checkpoint of 30 MB (bench/checkpoint.py), 5 s for an evaluation (60 s
+for BERT-Base), and 5 s for the start of a process or of a group. Speed-ups by width are those measured for
+ResNet-50 (1.87 on 2 workers, 3.42 on 4, 5.60 on 8); in proportion to the width; of a network that waits for
+communication (1.60, 2.20, 2.50); and the latter again, while Fluid is told ResNet-50's.
 
-  The studies of the Hippo paper on 40 workers: trial by trial, shared, and shared with `Fluid(max_width=8)`.
-  Learning curves of SHA and ASHA are those of the draw with the median ratio of GPU-hours, as in paper.py.
-  Fluid's own setting, on 4 and 8 workers: nothing shared, and trials of which the longest takes eight times
-  as long as the shortest. The baseline is this engine at width 1, which starts the longest first and lets
-  trials go on as soon as they are certain to: there is no more to gain than its workers are idle.
+Fluid's own setting, on 4 and 8 workers: nothing shared, and trials of which the longest takes eight times as
+long as the shortest. The baseline is this engine at width 1, which starts the longest first and lets trials
+go on as soon as they are certain to: there is no more to gain than its workers are idle.
 
 On this machine, with two workers: a study with one long chain, without and with `Fluid(max_width=2)`. Its
 plan is rehearsed before the clock is started; the proof of width is within the time.
 
-Bars:
-  A study of the paper ends sooner than trial by trial by at least the factor by which sharing alone cuts its
-  GPU-hours, and takes at most 10 % more GPU-hours than that. BERT-Base cannot: its 40 equal trials keep all
-  40 workers busy when trained one by one, its tree has 4 chains at first, and no schedule gets below the
-  bound that is printed. It has to come within 5 % of that bound instead.
-  The long chain ends at least 1.5 times sooner, and all metrics agree to 1e-5, relative.
+Bars, with ResNet-50's speed-ups: shared with Fluid, a study ends sooner than trial by trial by at least the
+  factor by which sharing alone cuts its GPU-hours, and takes at most 10 % more GPU-hours than that. BERT-Base
+  cannot: its 40 equal trials keep all 40 workers busy when trained one by one, and its tree has few chains at
+  first. It has to come within 5 % of the time before which no schedule can end; the long chain ends at least
+  1.5 times sooner, and all metrics agree to 1e-5, relative.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import multiprocessing
+import os
+import statistics
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import hippotune as hippo
 from harness import Bar, Figures, run
-from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.executors.simulated.times import ScalingCurve
-from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.plan import Plan
-from hippotune.scheduling import Fluid, WidthPolicy
+from hippotune.scheduling import Fluid
 from hippotune.sequences.config import Config
-from hippotune.shell.runtime import Runtime
 from hippotune.stages.tree import stage_tree
-from hippotune.store.memory import MemoryStore
 from hippotune.tuners.base import TrialGroup, Trials, Tuner
-from paper import GPUS, STUDIES, Cost, PaperStudy, _simulate
+from paper import STUDIES
+from paper_runs import GPUS, StandIn, Survivors, simulate
 from tree_bound import earliest_end
 
 HERE = Path(__file__).parent
 SCALING = {1: 1.0, 2: 1.870, 4: 3.421, 8: 5.598}
+WAITING = {1: 1.0, 2: 1.6, 4: 2.2, 8: 2.5}
+CURVES = {
+    "resnet50": (SCALING, SCALING),
+    "linear": ({width: float(width) for width in SCALING},) * 2,
+    "waiting": (WAITING, WAITING),
+    "unexpected": (WAITING, SCALING),
+}
+"""Speed-ups by width: as they are, and as Fluid is told."""
+WAYS = {
+    "alone": (False, False),
+    "alone_wide": (False, True),
+    "shared": (True, False),
+    "shared_wide": (True, True),
+}
+"""Whether trials share, and whether they are widened."""
+STEPS = {"resnet56_sha": 13_540, "resnet56_asha": 13_540, "mobilenetv2_grid": 28_900, "bert_grid": 1_080_000}
+"""What trial by trial trains, roughly: so long is a step that this takes the published GPU-hours."""
 WIDEST = 8
 GRIDS = ("mobilenetv2_grid", "bert_grid")
 BOUND = "bert_grid"
 """The study that cannot end as much sooner as its GPU-hours fall."""
 OWN = {"grid": "grid", "halving": "successive halving", "hyperband": "Hyperband", "pbt": "PBT"}
 OWN_WORKERS = (4, 8)
-OWN_FIGURES = ("time_percent", "utilisation_percent", "utilisation_narrow", "utilisation")
 BARS = [
-    *(Bar(f"{each.name}.against_gpu_hours", "at least", 1.0) for each in STUDIES if each.name != BOUND),
-    Bar(f"{BOUND}.against_bound", "at least", 0.95),
-    *(Bar(f"{each.name}.gpu_hours_to_shared", "at most", 1.10) for each in STUDIES),
+    *(Bar(f"resnet50.{name}.against_gpu_hours", "at least", 1.0) for name in STUDIES if name != BOUND),
+    Bar(f"resnet50.{BOUND}.against_bound", "at least", 0.95),
+    *(Bar(f"resnet50.{name}.gpu_hours_to_shared", "at most", 1.10) for name in STUDIES),
 ]
 REAL_BARS = [Bar("real.speed_up", "at least", 1.5), Bar("real.largest_difference", "at most", 1e-5)]
 
@@ -69,65 +88,66 @@ REAL_BARS = [Bar("real.speed_up", "at least", 1.5), Bar("real.largest_difference
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a run took, and the time of its workers; in steps."""
+class Draw:
+    """A study of the paper, as drawn from a seed, with a curve of speed-ups."""
 
-    cost: Cost
-    spans: list[SpanRecorded]
+    name: str
+    curve: str
+    seed: int
 
-    @property
-    def utilisation(self) -> float:
-        return self.cost.work / self.cost.time / GPUS
-
-
-def simulate(tuner: Tuner, study: PaperStudy, draw: int, share: bool, policy: WidthPolicy | None) -> Run:
-    """Run a tuner on 40 workers, where a step takes a second on one."""
-    from stand_in import StandIn
-
-    executor = Simulated(GPUS, seed=draw, scaling=SCALING)
-    store = MemoryStore()
-    runtime = Runtime(store, executor, Job(StandIn), policy=policy)
-    runtime.start()
-    try:
-        cost = runtime.run(_simulate(runtime, [tuner], share, study.further))
-        return Run(cost, list(store.spans()))
-    finally:
-        runtime.close()
-
-
-def compare(study: PaperStudy) -> tuple[dict[str, float], tuple[Run, Run]]:
-    """Return what width brings to a study of the paper, and its runs without and with it."""
-    tuner = importlib.import_module(study.name).tuner
-    runs = []
-    for draw in range(study.draws):
-        alone = simulate(tuner, study, draw, False, None).cost
-        shared = simulate(tuner, study, draw, True, None)
-        runs.append((alone.work / shared.cost.work, draw, alone, shared))
-    runs.sort(key=lambda each: each[:2])
-    ratio, draw, alone, shared = runs[len(runs) // 2]
-    wide = simulate(tuner, study, draw, True, Fluid(max_width=WIDEST, scaling=SCALING))
-    speed_up = alone.time / wide.cost.time
-    row = {
-        "gpu_hour_ratio": ratio,
-        "speed_up_shared": alone.time / shared.cost.time,
-        "speed_up": speed_up,
-        "against_gpu_hours": speed_up / ratio,
-        "gpu_hours_to_shared": wide.cost.work / shared.cost.work,
-        "utilisation_shared": shared.utilisation,
-        "utilisation": wide.utilisation,
-        "hours_per_step": study.published.gpu_hours[1] / alone.work,
-    }
-    if study.name in GRIDS:
-        row["speed_up_at_most"] = alone.time / earliest(tuner, study.further)
-        row["against_bound"] = speed_up / row["speed_up_at_most"]
-    return row, (shared, wide)
+    def run(self) -> dict[str, float]:
+        """Return what the four ways take, in steps, and how they compare."""
+        study = STUDIES[self.name]
+        space, scores = study.space.draw(self.seed), Survivors("subtree", self.seed)
+        scaling, told = CURVES[self.curve]
+        row: dict[str, float] = {}
+        for way, (share, wide) in WAYS.items():
+            policy = Fluid(max_width=WIDEST, scaling=told) if wide else None
+            costs = {"scaling": scaling, **_costs(self.name)}
+            cost, _ = simulate([study.tuner(space)], share, study.further, scores, policy, **costs)
+            row |= {
+                f"{way}.time": cost.time,
+                f"{way}.work": cost.work,
+                f"{way}.busy": cost.work / cost.time / GPUS,
+                f"{way}.sooner": row.get("alone.time", cost.time) / cost.time,
+                f"{way}.fewer_gpu_hours": row.get("alone.work", cost.work) / cost.work,
+            }
+        row["against_gpu_hours"] = row["shared_wide.sooner"] / row["shared.fewer_gpu_hours"]
+        row["gpu_hours_to_shared"] = row["shared_wide.work"] / row["shared.work"]
+        if self.name in GRIDS:
+            earliest = _earliest(study.tuner(space), study.further, scaling)
+            row["sooner_at_most"] = row["alone.time"] / earliest
+            row["against_bound"] = row["shared_wide.sooner"] / row["sooner_at_most"]
+        return row
 
 
-def earliest(tuner: Any, further: int) -> float:
+def _costs(name: str) -> dict[str, float]:
+    """Return what all but training takes, in steps."""
+    step_seconds = STUDIES[name].gpu_hours[1] * 3600 / STEPS[name]
+    seconds = {"startup": 5.0, "load": 0.25, "save": 0.6, "evaluate": 60.0 if name == BOUND else 5.0}
+    return {what: each / step_seconds for what, each in seconds.items()}
+
+
+def _earliest(tuner: Any, further: int, scaling: Mapping[float, float]) -> float:
     """Return when a grid can be over at best; only then is it known which trial is to go further."""
     plan = Plan()
     asks = [(plan.place(config, tuner.max_steps)[0], tuner.max_steps) for config in tuner.configs()]
-    return earliest_end(stage_tree(asks, scratch=True), GPUS, SCALING) + further / SCALING[WIDEST]
+    return earliest_end(stage_tree(asks, scratch=True), GPUS, scaling) + further / scaling[WIDEST]
+
+
+def ablations(draws: int) -> dict[str, float]:
+    """Return means over draws, and for what the bars are about the least and the most."""
+    runs = [Draw(*each) for each in product(STUDIES, CURVES, range(draws))]
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        came = dict(zip(runs, pool.map(Draw.run, runs), strict=True))
+    figures: dict[str, float] = {"draws": draws}
+    for name, curve in product(STUDIES, CURVES):
+        rows = [row for draw, row in came.items() if (draw.name, draw.curve) == (name, curve)]
+        for key in rows[0]:
+            figures[f"{curve}.{name}.{key}"] = statistics.mean(row[key] for row in rows)
+        sooner = [row["shared_wide.sooner"] for row in rows]
+        figures |= {f"{curve}.{name}.sooner_least": min(sooner), f"{curve}.{name}.sooner_most": max(sooner)}
+    return figures
 
 
 # Fluid's own setting.
@@ -152,8 +172,6 @@ def uneven_tuners() -> dict[str, Callable[[], Tuner]]:
 
 def own_setting() -> dict[str, float]:
     """Return what becomes of completion time and utilisation, in percent of what they are at width 1."""
-    from stand_in import StandIn
-
     figures: dict[str, float] = {}
     for name, make in uneven_tuners().items():
         for workers in OWN_WORKERS:
@@ -230,66 +248,28 @@ def wait_for_workers(study: hippo.Study, number: int) -> None:
 # What is printed.
 
 
-def report(rows: Mapping[str, Mapping[str, float]], own: Mapping[str, float]) -> str:
-    lines = [
-        f"{'on 40 workers':<22}{'-------- sooner than alone --------':>43}{'GPU-hours,':>13}{'busy,':>9}",
-        f"{'':<22}{'needed':>10}{'shared':>10}{'wide':>10}{'at most':>13}{'to shared':>13}{'shared':>9}"
-        f"{'wide':>7}",
-    ]
-    for study in STUDIES:
-        row = rows[study.name]
-        most = f"{row['speed_up_at_most']:.2f}" if study.name in GRIDS else ""
+def report(figures: Mapping[str, float]) -> str:
+    ways = "".join(f"{way:>14}" for way in WAYS)
+    lines = [f"{'times sooner than alone':<34}{ways}{'at most':>10}{'GPU-hours to shared':>22}"]
+    for curve, name in product(CURVES, STUDIES):
+        cell = f"{curve}.{name}"
+        most = figures.get(f"{cell}.sooner_at_most")
         lines.append(
-            f"{study.title:<22}{row['gpu_hour_ratio']:>10.2f}{row['speed_up_shared']:>10.2f}"
-            f"{row['speed_up']:>10.2f}{most:>13}{row['gpu_hours_to_shared']:>13.3f}"
-            f"{row['utilisation_shared']:>9.0%}{row['utilisation']:>7.0%}"
+            f"{f'{STUDIES[name].title}, {curve}':<34}"
+            + "".join(f"{figures[f'{cell}.{way}.sooner']:>14.2f}" for way in WAYS)
+            + (f"{most:>10.2f}" if most else f"{'':>10}")
+            + f"{figures[f'{cell}.gpu_hours_to_shared']:>22.3f}"
         )
-    heads = f"{'workers':>10}{'time':>10}{'utilisation':>13}{'busy at width 1':>19}{'busy':>7}"
-    lines += ["", f"{'nothing shared':<22}{heads}"]
-    for name, title in OWN.items():
-        for workers in OWN_WORKERS:
-            figures = {key: own[f"own.{name}_{workers}.{key}"] for key in OWN_FIGURES}
-            lines.append(
-                f"{title:<22}{workers:>10}{figures['time_percent']:>+9.0f}%"
-                f"{figures['utilisation_percent']:>+12.0f}%{figures['utilisation_narrow']:>19.0%}"
-                f"{figures['utilisation']:>7.0%}"
-            )
-    lines.append(f"{'  published':<32}{'-10…-70%':>10}{'+10…+100%':>13}")
-    bert = rows[BOUND]
-    remarks = (
-        "Needed is what sharing alone saves in GPU-hours. At most: of a grid all is known in advance, so "
-        "that there is a time before which no schedule ends, whatever it widens. BERT-Base needs "
-        f"{bert['gpu_hour_ratio']:.2f} and cannot get more than {bert['speed_up_at_most']:.2f}: its tree has "
-        f"4 chains at first, and training them fast enough takes more worker time. It gets "
-        f"{bert['speed_up']:.2f}, with workers {bert['utilisation']:.0%} busy.",
-        "ASHA decides by what has come in so far: at another pace it lets other trials go on, and GPU-hours "
-        "differ for that reason too.",
-    )
-    for text in remarks:
-        lines += ["", *textwrap.wrap(text, 106, break_on_hyphens=False)]
     return "\n".join([*lines, ""])
 
 
 def measure(options: argparse.Namespace) -> Figures:
     figures: dict[str, float] = {}
     if options.virtual:
-        sys.path.insert(0, str(HERE / "spaces"))
-        rows, runs = {}, {}
-        for study in STUDIES:
-            rows[study.name], runs[study.name] = compare(study)
-        own = own_setting()
-        figures |= {f"{name}.{key}": value for name, row in rows.items() for key, value in row.items()} | own
+        figures |= ablations(options.draws)
         if not options.json:
-            print(report(rows, own))
-        if options.charts:
-            from width_chart import draw
-
-            busy = {
-                study.title: [(run.spans, rows[study.name]["hours_per_step"]) for run in runs[study.name]]
-                for study in STUDIES
-            }
-            for path in draw(busy, GPUS, options.out / "width"):
-                print(f"chart: {path}", file=sys.stderr)
+            print(report(figures))
+        figures |= own_setting()
     if options.real:
         sys.path.insert(0, str(HERE / "studies"))
         figures |= real()
@@ -300,8 +280,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--no-real", dest="real", action="store_false", help="leave out what trains for real")
     only.add_argument("--no-virtual", dest="virtual", action="store_false", help="only train for real")
-    parser.add_argument("--out", type=Path, default=HERE / "out", help="where charts go (default: bench/out)")
-    parser.add_argument("--charts", action=argparse.BooleanOptionalAction, default=True, help="draw charts")
+    parser.add_argument("--draws", type=int, default=3, help="how often each study is drawn (3)")
 
 
 if __name__ == "__main__":

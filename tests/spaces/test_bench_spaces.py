@@ -1,48 +1,50 @@
-"""The spaces of the published studies have the published numbers of trials, and merge rates within 5 %."""
+"""Spaces drawn for the published studies have what is published: parameters, trials, merge rates."""
 
-import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
-from hippotune import Study
 from hippotune.spaces.sharing import merge_rate
-from hippotune.tuners import Tuner
 
-FOLDER = Path(__file__).parents[2] / "bench" / "spaces"
-
-
-@pytest.fixture(autouse=True)
-def beside_the_files(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+try:
+    from paper_sets import SETS
+    from paper_sets import STEPS as SET_STEPS
+    from paper_spaces import BERT, MOBILENETV2, RESNET56
+finally:
+    sys.path.pop(0)
 
 
 @pytest.mark.parametrize(
-    ("file", "trials", "rate", "steps"),
+    ("study", "names"),
     [
-        ("resnet56_sha", 448, 2.447, 120),
-        ("resnet56_asha", 448, 2.447, 120),
-        ("mobilenetv2_grid", 240, 3.144, 120),
-        ("bert_grid", 40, 2.045, 27_000),
+        (RESNET56, {"lr", "bs", "momentum", "weight_decay", "optimizer"}),
+        (MOBILENETV2, {"lr", "bs", "cutout", "weight_decay", "optimizer"}),
+        (BERT, {"lr", "sequence_length"}),
     ],
+    ids=["ResNet56", "MobileNetV2", "BERT-Base"],
 )
-def test_a_published_study_is_of_its_size_and_merge_rate(file, trials, rate, steps):
-    names = runpy.run_path(str(FOLDER / f"{file}.py"))
-    study, tuner = names["study"], names["tuner"]
-    assert isinstance(study, Study)
-    assert isinstance(tuner, Tuner)
-    assert tuner.max_steps == steps
-    assert len(tuner.configs()) == len(set(tuner.configs())) == trials
-    assert tuner.space.merge_rate(steps) == pytest.approx(rate, rel=0.05)
+def test_a_drawn_space_is_a_published_study(study, names):
+    space = study.draw(0)
+    configs = list(space.configs())
+    assert len(configs) == len(set(configs)) == study.trials
+    assert {name for config in configs for name in config.names} == names
+    assert space.merge_rate(study.steps) == pytest.approx(study.merge_rate, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("which", "rates"), [("HIGH", [2.92, 4.83, 7.55, 9.47]), ("LOW", [2.34, 2.76, 3.14, 3.53])]
-)
-def test_studies_of_one_model_share_the_more_the_more_there_are(which, rates):
-    spaces = runpy.run_path(str(FOLDER / "multi_study.py"))[which]
-    assert [len(space) for space in spaces] == [144] * 8
-    together = [
-        merge_rate([config for space in spaces[:count] for config in space], 120) for count in (1, 2, 4, 8)
-    ]
-    assert [round(rate, 2) for rate in together] == rates
+def test_a_drawn_space_has_all_functions_that_its_table_names():
+    configs = list(MOBILENETV2.draw(1).configs())
+    for name, parameter in MOBILENETV2.parameters.items():
+        assert set(parameter.published) <= {config[name] for config in configs}
+
+
+@pytest.mark.parametrize("which", SETS)
+def test_studies_of_a_set_have_the_published_rates_alone_and_together(which):
+    drawn = SETS[which][0]
+    spaces = drawn.draw(1)
+    assert [len(space) for space in spaces] == [144] * drawn.studies
+    low, high = drawn.own
+    assert all(low <= space.merge_rate(SET_STEPS) <= high for space in spaces)
+    together = merge_rate([config for space in spaces for config in space.configs()], SET_STEPS)
+    assert together == pytest.approx(drawn.together, rel=0.05)
