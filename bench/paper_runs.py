@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist
 from typing import Any, Literal
@@ -72,7 +72,7 @@ def _beginnings(values: Values, step: int) -> list[bytes]:
     return known
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _known(values: Values) -> list[bytes]:
     return [b""]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -287,7 +287,7 @@ BERT = Published(
 # Merge rates.
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def parting(one: Sequence, other: Sequence, steps: int) -> int:
     """Return the step at which two functions part, or `steps`."""
     found = first_difference(one, other, steps)
