@@ -19,7 +19,7 @@ from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.serve.blobs import CodeRefused
 from hippotune.serve.disk import is_disk_full
 from hippotune.serve.health import Health
-from hippotune.serve.hub import NotHere
+from hippotune.serve.hub import NotHere, NotNow
 from hippotune.serve.messages import Failure, encode
 from hippotune.serve.tokens import Role, Tokens, User
 from hippotune.serve.turns import Turns
@@ -193,6 +193,7 @@ def _status(error: Exception) -> int:
     for kind, status in (
         (CodeRefused, 403),
         (NotHere, 404),
+        (NotNow, 503),
         (Closed, 404),
         (InvalidInput, 422),
         (StoreError, 503),

@@ -53,6 +53,10 @@ class NotHere(HippoError):
     """Something that is asked for is not open, or not known, on this server."""
 
 
+class NotNow(HippoError):
+    """Something that the next server will do."""
+
+
 @dataclass
 class ServedPlan:
     """A plan that is open."""
@@ -148,7 +152,7 @@ class Hub:
         identity = self._identify(definition, probed, user, executor.threads)  # which may read much data
         with self._opening:
             if self._is_closing:
-                raise NotHere("the server is about to end: try again when it is back")
+                raise NotNow("the server is about to end: try again when it is back")
             plan = self._plans.get(identity.key.digest)
             if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
                 self._close(plan)

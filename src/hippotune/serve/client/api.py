@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -92,15 +93,24 @@ class Api:
         except httpx.TransportError as error:
             raise _lost(self.url, error) from error
 
-    def download(self, path: str, value: Any, write: Callable[[bytes], object]) -> None:
-        """Make a request and write what is answered."""
+    def download(self, path: str, value: Any, file: Path) -> None:
+        """Make a request, waiting for a server that is away, and write what is answered to a file."""
+        pause = Pause(self.patience)
+        while True:
+            try:
+                self._download_once(path, value, file)
+                return
+            except ServerLost as error:
+                time.sleep(pause.next(error))
+
+    def _download_once(self, path: str, value: Any, file: Path) -> None:
         try:
-            with self._client.stream("POST", path, **_body(value)) as response:
+            with self._client.stream("POST", path, **_body(value)) as response, file.open("wb") as written:
                 if response.status_code >= 400:
                     response.read()
                     _read(response, None)
                 for part in response.iter_bytes():
-                    write(part)
+                    written.write(part)
         except httpx.TransportError as error:
             raise _lost(self.url, error) from error
 

@@ -11,7 +11,7 @@ from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.serve.bodies import SessionStart
-from hippotune.serve.client.api import Api
+from hippotune.serve.client.api import Api, ServerRefused
 from hippotune.serve.client.code import send_code
 from hippotune.serve.client.facts import ServedLog, read_facts, read_trace
 from hippotune.serve.client.models import RemoteModels
@@ -90,7 +90,11 @@ class RemoteConnection(Connection):
         if self._aim != (metric, mode):
             self._aim = self.remote.aim = metric, mode
             start = SessionStart(self._study.name, metric, mode)
-            self.api.call("PUT", self.remote.loop.address, start)
+            try:
+                self.api.call("PUT", self.remote.loop.address, start)
+            except ServerRefused as error:
+                if error.status != 404:  # another server has come: the session that begins there says it
+                    raise
 
     def close(self) -> None:
         """End the session; the definition is made anew at the next use."""

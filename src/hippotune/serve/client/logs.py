@@ -48,6 +48,5 @@ class RemoteLog:
         isolation_key = "" if definition.share else str(number)
         which = WhichModel(trial.config, step, isolation_key, self.info.name, ".pt")
         path = self._folder / f"trial-{number}-step-{step}.pt"
-        with path.open("wb") as file:
-            self._api.download(f"/plans/{opened.key}/export", which, file.write)
+        self._api.download(f"/plans/{opened.key}/export", which, path)
         return number, path

@@ -84,8 +84,7 @@ class RemoteLoop:
 
     async def start(self) -> None:
         """Begin a session."""
-        self.address, opened = await self._renew()
-        self._begin(opened)
+        self._begin(await self._opened())
         self._tasks = [self._aio.create_task(self._live())]
 
     def _begin(self, opened: wire.SessionOpened) -> None:
@@ -226,22 +225,27 @@ class RemoteLoop:
             elif error is not None:
                 self._give_up(error)
 
-    async def _say_again(self) -> None:
-        """Begin another session and say what is open."""
+    async def _opened(self) -> wire.SessionOpened:
+        """Begin a session, as soon as there is a server that stays for long enough."""
         pause = Pause(self._patience)
         while True:
             try:
                 self.address, opened = await self._renew()
-                break
+                return opened
             except ServerLost as error:
-                try:
-                    await asyncio.sleep(pause.next(error))
-                except ServerLost as lost:
-                    self._give_up(lost)
-                    return
-            except HippoError as error:
-                self._give_up(error)
-                return
+                await asyncio.sleep(pause.next(error))
+            except ServerRefused as error:
+                if error.status != 404:  # the plan is not open: another server has come in between
+                    raise
+                await asyncio.sleep(pause.next(error))
+
+    async def _say_again(self) -> None:
+        """Begin another session and say what is open."""
+        try:
+            opened = await self._opened()
+        except HippoError as error:
+            self._give_up(error)
+            return
         waiting = [kind for kind, future in self._waiting.items() if not future.done()]
         self._outgoing = self._said.again(len(self._listening), waiting, _MOST_REQUESTS)
         self._begin(opened)

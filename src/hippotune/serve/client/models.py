@@ -57,7 +57,8 @@ class RemoteModels:
             keeping, _ = await self._hold(trial, step, runtime)
             which = WhichModel(trial.config.to_json(), step, keeping.isolation_key(trial))
             address = f"/plans/{self._connection.remote.key}/located"
-            found = await asyncio.to_thread(self._connection.api.call, "POST", address, which, Located)
+            ask = partial(self._connection.api.call, "POST", address, which, Located)
+            found: Located = await asyncio.to_thread(self._connection.remote.while_open, ask)
             path = Path(found.path)
             keeping.let_go()
         return self.described(trial, step, result.metrics, path)
@@ -126,9 +127,9 @@ class RemoteModels:
             config, key = result.trial.config.to_json(), keeping.isolation_key(result.trial)
             suffix = suffix if suffix == ".safetensors" else ".pt"
             which = WhichModel(config, step, key, self._study._listed_name, suffix)
-            with file.open("wb") as out:
-                key = self._connection.remote.key
-                self._connection.api.download(f"/plans/{key}/{what}", which, out.write)
+            remote = self._connection.remote
+            address = f"/plans/{remote.key}/{what}"
+            remote.while_open(partial(self._connection.api.download, address, which, file))
         finally:
             with suppress(Closed):
                 self._connection.remote.ask(keeping.let_go)

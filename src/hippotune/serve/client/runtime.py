@@ -18,7 +18,7 @@ from hippotune.protocol.events import WidthChanged
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Reach, SessionStart, Steps
-from hippotune.serve.client.api import Api, AsyncApi
+from hippotune.serve.client.api import Api, AsyncApi, ServerRefused
 from hippotune.serve.client.loop import RemoteLoop
 from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.definition import Definition, PlanOpened
@@ -82,8 +82,20 @@ class RemoteRuntime:
 
     def _unshared(self, config: Config, step: int) -> int:
         reach = Reach(config.to_json(), step)
-        found: Steps = self._api.call("POST", f"/plans/{self.key}/unshared", reach, Steps)
+        found: Steps = self.while_open(
+            lambda: self._api.call("POST", f"/plans/{self.key}/unshared", reach, Steps)
+        )
         return found.steps
+
+    def while_open(self, ask: Callable[[], T]) -> T:
+        """Ask something of the plan; a server that has come since, and has not opened it, opens it first."""
+        try:
+            return ask()
+        except ServerRefused as error:
+            if error.status != 404:
+                raise
+            self._api.call("POST", "/plans", self._definition)
+            return ask()
 
     @contextmanager
     def widened(self, policy: WidthPolicy) -> Iterator[None]:
