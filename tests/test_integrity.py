@@ -114,6 +114,24 @@ def test_doctor_says_that_a_damaged_tree_needs_a_backup_and_leaves_it(run: Run, 
         assert "put a backup of the database back" in told
 
 
+@pytest.mark.parametrize(
+    ("table", "end"),
+    [("nodes", "min"), ("nodes", "max"), ("configs", "min"), ("configs", "max"), ("sequences", "min")],
+)
+def test_doctor_counts_rows_of_the_tree_that_are_missing(run: Run, home: Path, table: str, end: str) -> None:
+    key = "node" if table == "nodes" else "id"
+    change(home, f"DELETE FROM hippo_{table} WHERE {key} = (SELECT {end}({key}) FROM hippo_{table})")
+    assert f"1 row of hippo_{table} missing" in run("doctor", status=1)
+    if end == "min":
+        with pytest.raises(StoreError, match=f"rows of hippo_{table} are missing"):
+            study("decays", home).open()
+
+
+def test_doctor_tells_that_the_beginning_of_a_plan_cannot_be_read(run: Run, home: Path) -> None:
+    change(home, "UPDATE hippo_plans SET origin = substr(origin, 2)")
+    assert "was begun with is not what was written" in run("doctor", status=1)
+
+
 def test_doctor_notices_a_changed_key_of_a_plan_and_rows_of_no_plan(run: Run, home: Path) -> None:
     change(home, "UPDATE hippo_spans SET plan = 9 WHERE number = (SELECT min(number) FROM hippo_spans)")
     assert "1 rows of hippo_spans belong to no plan" in run("doctor", status=1)
@@ -127,6 +145,7 @@ def test_doctor_gives_up_checkpoints_whose_key_is_lost_and_keeps_their_files(run
     (home / FILE_NAME).unlink()
     with pytest.raises(StoreError, match="hippo doctor --repair"):
         study("decays", home).open()
+    assert "is missing: they cannot be told from those of others" in run("doctor", status=1)
     assert "checkpoints is lost; they were given up" in run("doctor", "--repair")
     assert {file.name for file in files(home)} == there
     assert trained("decays", home, Asking(DECAYS, *STEPS)).best.step == 8

@@ -211,12 +211,15 @@ def test_errors_that_may_lie_in_the_process_are_retried_in_a_fresh_one_first(kin
         lease = world.workers[0].lease
         assert lease is not None
         world.workers[0] = Worker(0)
-        world.feed(LeaseFailed(lease.lease, 6, "NCCL", "train", kind=kind, replaced=(0,)))  # type: ignore[arg-type]
+        error = "Traceback\n  in train\nNCCL"
+        world.feed(LeaseFailed(lease.lease, 6, error, "train", kind=kind, replaced=(0,)))  # type: ignore[arg-type]
         assert world.workers[0].lease is None, "nothing is given to a worker that is about to go"
         world.feed(WorkerLost(0, "is replaced"))
         world.feed(WorkerJoined(0, 0))
     world.run()
     assert sorted(outcomes(world).values()) == sorted([fate, "fine"])
+    (told,) = [answer.error for answer in world.answers if answer.error]
+    assert fate == "failed" or "alone on its worker too; the last time: NCCL\n" in told
 
 
 def test_a_disk_that_is_full_for_user_code_ends_the_study_and_is_no_fact_about_a_trial() -> None:

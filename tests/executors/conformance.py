@@ -295,11 +295,14 @@ class TrainingConformance(LeaseConformance):
         assert words in failed.error
         assert not [event for event in story if isinstance(event, Progressed)]
 
-    @pytest.mark.parametrize("fault", ["evaluate forget 4", "evaluate babble 4"])
-    def test_a_contract_that_is_broken_later_is_found_then(self, rig: Rig, fault: str) -> None:
-        failed = rig.story(rig.run(6, required=["sum"], probe=True, evaluations=[2, 4], fault=fault))[-1]
+    @pytest.mark.parametrize(("fault", "phase"), [("forget", "contract"), ("babble", "evaluate")])
+    def test_of_metrics_that_are_wrong_later_only_missing_ones_concern_all_trials(
+        self, rig: Rig, fault: str, phase: str
+    ) -> None:
+        work = rig.run(6, required=["sum"], probe=True, evaluations=[2, 4], fault=f"evaluate {fault} 4")
+        failed = rig.story(work)[-1]
         assert isinstance(failed, LeaseFailed)
-        assert (failed.phase, failed.step) == ("contract", 4)
+        assert (failed.phase, failed.step) == (phase, 4)
 
     def test_a_probe_changes_nothing(self, rig: Rig) -> None:
         plain = rig.metrics(rig.run(4, evaluations=[4]))

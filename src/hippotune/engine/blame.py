@@ -74,6 +74,8 @@ class Blame:
         trouble = state.troubles.setdefault(stage.place, Trouble())
         trouble.losses[kind] += 1
         trouble.workers.add(worker)
+        lines = reason.strip().splitlines() or [""]
+        cause = lines[-1 if kind in ("transient", "out of memory") else 0]
         if stage.is_alone and kind == "out of memory" and trouble.losses[kind] > 1:
             self._forget(stage.place)
             self._failures.fail(stage.node, stage.step, reason)
@@ -82,10 +84,9 @@ class Blame:
             times = trouble.losses.total()
             lost = f"lost {times} times on the way to step {stage.step}, alone on its worker too"
             state.commands.append(Note(f"a stage is suspended: it was {lost}"))
-            self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {reason}", suspended=True)
+            whole = reason if reason.startswith(cause) else f"{cause}\n{reason}"
+            self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {whole}", suspended=True)
         else:
-            lines = reason.strip().splitlines() or [""]
-            cause = lines[-1 if kind in ("transient", "out of memory") else 0]
             self._pause(stage, trouble, f"{kind}: {cause}")
 
     def _pause(self, stage: Stage, trouble: Trouble, cause: str) -> None:

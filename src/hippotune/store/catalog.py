@@ -139,6 +139,16 @@ class Catalog:
 
         A new one is made only where nothing was kept with another one.
         """
+        keyed_by = self.check_key(plan)
+        secret = Secret.of(self._home)
+        if keyed_by != secret.fingerprint:
+            with self._database.changing() as connection:
+                this = PLANS.c.id == plan
+                connection.execute(sa.update(PLANS).where(this).values(keyed_by=secret.fingerprint))
+        return secret
+
+    def check_key(self, plan: int) -> str | None:
+        """Return what the key of a plan's checkpoints is known by. `StoreError` where it cannot be used."""
         kept = sa.select(sa.func.count(CHECKPOINTS.c.keyed_check)).where(CHECKPOINTS.c.plan == plan)
         with self._database.reading() as connection:
             query = sa.select(PLANS.c.digest, PLANS.c.keyed_by).where(PLANS.c.id == plan)
@@ -147,12 +157,7 @@ class Catalog:
         secret = Secret.existing(self._home)
         if count and (secret is None or keyed_by not in (None, secret.fingerprint)):
             raise LostKey(digest, count, self._home, missing=secret is None)
-        secret = Secret.of(self._home)
-        if keyed_by != secret.fingerprint:
-            with self._database.changing() as connection:
-                this = PLANS.c.id == plan
-                connection.execute(sa.update(PLANS).where(this).values(keyed_by=secret.fingerprint))
-        return secret
+        return None if keyed_by is None else str(keyed_by)
 
     def view(self, key: PlanKey) -> SqlStore:
         """Open a plan for reading; others may write to it meanwhile."""
@@ -188,7 +193,11 @@ class Catalog:
         query = sa.select(PLANS.c.origin).where(PLANS.c.digest == key.digest)
         with self._database.reading() as connection:
             found: str | None = connection.execute(query).scalar()
-        return None if found is None else Origin.from_json(found)
+        try:
+            return None if found is None else Origin.from_json(found)
+        except (ValueError, TypeError, KeyError) as error:
+            what = f"{self._database.name}: what the plan {key.digest} was begun with is not what was written"
+            raise StoreError(f"{what}: put a backup back") from error
 
     def bind(self, study: str, key: PlanKey, origin: Origin | None = None) -> PlanKey | None:
         """Note that a study uses a plan now. Returns the plan that it used before, where that was another.

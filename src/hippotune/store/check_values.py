@@ -15,6 +15,8 @@ DAMAGED = (
     "back, or remove what is damaged with hippo doctor --repair: it is then trained or measured again"
 )
 
+MISSING = "something else has removed them. See all that is lost with hippo doctor; put a backup back"
+
 
 def check_value(row: Row) -> int:
     """Return the number for a row. Columns that are added later do not count while they are empty."""

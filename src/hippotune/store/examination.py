@@ -7,21 +7,32 @@ only what is damaged: it is then trained or measured again where it is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.facts import CheckpointDropped, CheckpointKept
+from hippotune.short import plural
 from hippotune.store.catalog import Catalog, PlanInfo
 from hippotune.store.check_values import is_damaged
-from hippotune.store.schema import CONFIGS, FACTS, NODES, OF_A_PLAN, PLANS, SEQUENCES, begin_log_anew
-from hippotune.store.secret import LostKey
+from hippotune.store.schema import (
+    CHECKPOINTS,
+    CONFIGS,
+    FACTS,
+    NODES,
+    OF_A_PLAN,
+    PLANS,
+    SEQUENCES,
+    begin_log_anew,
+)
+from hippotune.store.secret import KeyOfAnother, LostKey
 from hippotune.store.sql import SqlStore
 from hippotune.store.storage import CheckpointStorage
 
 _TREE = (SEQUENCES, CONFIGS, NODES)
+_LOST = "what was trained with it is lost with it"
 _BACKUP = "put a backup of the database back"
 
 
@@ -96,12 +107,35 @@ class Examination:
             with closing(
                 self._catalog.plan(info.key) if self._repair else self._catalog.view(info.key)
             ) as store:
-                trouble = list(self._rows_of(store, name))
-                yield from trouble
-                if all(finding.is_repaired for finding in trouble):
-                    yield from self._checkpoints_of(store, name)
+                self._catalog.origin(info.key)
+                for look in (self._rows_of, self._missing_of, self._checkpoints_of):
+                    trouble = list(look(store, name))
+                    yield from trouble
+                    if not all(finding.is_repaired for finding in trouble):
+                        break
         except StoreError as error:
             yield Finding(name, str(error))
+
+    def _missing_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
+        """Look for rows of the tree that are gone: they are counted, and others name them."""
+        for table, own, foreign in (
+            (SEQUENCES, "id", ""),
+            (CONFIGS, "id", "config"),
+            (NODES, "node", "node"),
+        ):
+            naming = [each for each in (*FACTS, CHECKPOINTS) if foreign in each.c]
+            ends = [(table, own), *((each, foreign) for each in naming)]
+            with self._database.reading() as connection:
+
+                def asked(found: sa.ColumnElement[int], where: sa.TableClause) -> int:
+                    query = sa.select(found).where(where.c.plan == store.number)
+                    return connection.execute(query).scalar_one()
+
+                count = asked(sa.func.count(), table)
+                last = max(asked(sa.func.coalesce(sa.func.max(each.c[by]), -1), each) for each, by in ends)
+            if missing := last + 1 - count:
+                rows = f"{plural(missing, 'row')} of {table.name}"
+                yield Finding(f"{name}: {rows} missing", f"{_LOST}: {_BACKUP}")
 
     def _rows_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
         for table in FACTS:
@@ -115,7 +149,7 @@ class Examination:
             for row in damaged:
                 what = f"{name}: a row of {table.name} is not what was written ({_shown(row)})"
                 if table in _TREE:
-                    yield Finding(what, f"all that was trained with it is lost with it: {_BACKUP}")
+                    yield Finding(what, f"{_LOST}: {_BACKUP}")
                     continue
                 if self._repair:
                     this = [table.c[name] == row._mapping[name] for name in ("plan", "number", "check_value")]
@@ -128,6 +162,8 @@ class Examination:
         files = self._catalog.checkpoints(store.key)
         try:
             store.claim(files, look_only=True)
+            with suppress(KeyOfAnother):  # who may only look compares digests
+                self._catalog.check_key(store.number)
             accepted, refused = store.sorted_checkpoints()
         except LostKey as error:
             if not self._repair:

@@ -16,7 +16,7 @@ from hippotune.errors import InvalidInput, StoreError
 from hippotune.plan.facts import Fact
 from hippotune.sequences.base import Sequence as HyperSequence
 from hippotune.sequences.config import Config
-from hippotune.store.check_values import DAMAGED, Row, is_damaged
+from hippotune.store.check_values import DAMAGED, MISSING, Row, is_damaged
 from hippotune.store.database import Database, rows_of
 from hippotune.store.rows import (
     bodies_from,
@@ -122,7 +122,7 @@ class PlanLog:
             self.configs += configs_from(rows, self.sequences)
 
     def _new(self, connection: sa.Connection, table: sa.TableClause, known: int) -> Iterator[list[Row]]:
-        for rows in self._checked(connection, table, "id", table.c.id >= known):
+        for rows in self._checked(connection, table, "id", table.c.id >= known, known=known):
             yield [row[2:-1] for row in rows]
 
     def _checked(
@@ -132,8 +132,13 @@ class PlanLog:
         by: str,
         *where: sa.ColumnElement[bool],
         many: int = _ROWS_AT_A_TIME,
+        known: int = 0,
     ) -> Iterator[Sequence[Row]]:
-        """Yield the plan's rows of a table, many at a time. Raises `StoreError` where one is damaged."""
+        """Yield the plan's rows of a table, many at a time. Raises `StoreError` where one is damaged.
+
+        Nodes, configs and sequences are counted from 0 on, so that a gap is noticed too.
+        """
+        counted = [column.name for column in table.c].index(by) if by in ("id", "node") else None
         query = sa.select(*table.c).where(table.c.plan == self._plan, *where).order_by(table.c[by])
         for rows in rows_of(connection, query, many):
             if damaged := next(filter(is_damaged, rows), None):
@@ -142,6 +147,9 @@ class PlanLog:
                 raise StoreError(
                     f"{self._database.name}: a row of {place} is not what was written: {DAMAGED}"
                 )
+            known += len(rows)
+            if counted is not None and rows[-1][counted] != known - 1:
+                raise StoreError(f"{self._database.name}: rows of {table.name} are missing: {MISSING}")
             yield rows
 
 

@@ -45,6 +45,10 @@ class LostKey(StoreError):
         )
 
 
+class KeyOfAnother(StoreError):
+    """The key belongs to another account, and this one may not use it."""
+
+
 class Secret:
     """An opened key. `path` is the file that it is in."""
 
@@ -118,7 +122,7 @@ def _read(path: Path) -> bytes | None:
         return None
     except OSError as error:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise StoreError(
+        raise (KeyOfAnother if isinstance(error, PermissionError) else StoreError)(
             f"the key file {path} cannot be read: {why}; expected a file that belongs to this account"
         ) from error
     try:
@@ -138,7 +142,7 @@ def _read(path: Path) -> bytes | None:
             "Where the file system keeps no modes, choose another home"
         )
     if status.st_uid not in (os.geteuid(), 0):
-        raise StoreError(
+        raise KeyOfAnother(
             f"the key file {path} belongs to user {status.st_uid}, and this process runs as user "
             f"{os.geteuid()}; run as that user, or choose another home"
         )

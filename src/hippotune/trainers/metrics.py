@@ -11,6 +11,10 @@ from hippotune.errors import TrainerError
 _RETURNED = "evaluate() returned"
 
 
+class NotMetrics(TrainerError):
+    """evaluate() returned, or log() was given, what is no metric: after the probe, one trial's own fault."""
+
+
 class MetricsMissing(TrainerError):
     """evaluate() does not bring metrics that a tuner reads."""
 
@@ -22,19 +26,19 @@ class MetricsMissing(TrainerError):
 def checked_metrics(returned: object) -> dict[str, float]:
     """Return metrics as floats; scalars of NumPy and torch count as numbers, NaN and infinity are allowed."""
     if not isinstance(returned, Mapping):
-        raise TrainerError(
+        raise NotMetrics(
             f"evaluate() returned {_described(returned)}; expected a mapping from names to numbers, "
             'like {"val_acc": 0.93}'
         )
     if not returned:
-        raise TrainerError('evaluate() returned no metric; expected at least one, like {"val_acc": 0.93}')
+        raise NotMetrics('evaluate() returned no metric; expected at least one, like {"val_acc": 0.93}')
     return {name: checked_number(name, value) for name, value in returned.items()}
 
 
 def checked_number(name: object, value: Any, said: str = _RETURNED) -> float:
     """Return a number as a float; errors begin with what was `said`."""
     if not isinstance(name, str) or not name:
-        raise TrainerError(f"{said} a metric named {name!r}; expected a name that is a string")
+        raise NotMetrics(f"{said} a metric named {name!r}; expected a name that is a string")
     number = value
     if not isinstance(value, Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         number = value.item()
@@ -43,7 +47,7 @@ def checked_number(name: object, value: Any, said: str = _RETURNED) -> float:
             return float(number)
         except OverflowError:
             pass
-    raise TrainerError(
+    raise NotMetrics(
         f"{said} {_described(value)} as {name!r}; expected a real number: a float, an int, "
         "or a scalar of NumPy or torch"
     )

@@ -12,7 +12,7 @@ from hippotune.protocol.failures import ErrorKind
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
-from hippotune.trainers.metrics import MetricsMissing
+from hippotune.trainers.metrics import MetricsMissing, NotMetrics
 
 # Errors of the system that another try does not change: the call itself was wrong.
 _ABOUT_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -32,7 +32,7 @@ def failure_of(run: LeaseRun, error: BaseException, phase: Phase) -> LeaseFailed
     unreadable = run.doing == "start" and isinstance(error, CheckpointError)
     if unreadable:
         phase = "load"
-    elif isinstance(error, TrainerError) or run.doing == "probe":
+    elif run.doing == "probe" or (isinstance(error, TrainerError) and not isinstance(error, NotMetrics)):
         phase = "contract"
     kind = kind_of(error)
     replaced = (run.lease.worker,) if may_lie_in_process(kind) else ()
