@@ -14,25 +14,14 @@ from hippotune import Fluid
 from hippotune.errors import InvalidInput
 from hippotune.scheduling import Contender
 from hippotune.scheduling.policy import WidthPolicy
-from hippotune.scheduling.width import Ladder, linear, needed, widths
+from hippotune.scheduling.width import Ladder
+from scheduling.shares import linear, needed
 
 WAITS = Fraction(0)
 
 
 def waiting(*times: float, steps: Ladder) -> list[Contender]:
     return [Contender(time, WAITS, steps) for time in times]
-
-
-@given(
-    st.lists(st.integers(0, 500), min_size=1, max_size=10),
-    st.integers(1, 16),
-    st.integers(1, 3),
-    st.integers(1, 8),
-)
-def test_fluid_is_the_completed_rule(times: list[int], slots: int, packing: int, max_width: int) -> None:
-    policy = Fluid(packing, max_width)
-    work = waiting(*times, steps=policy.steps(slots))
-    assert policy.widths(work, slots, linear) == widths(times, slots, packing, min(max_width, slots))
 
 
 def test_what_is_not_listed_takes_its_share_too() -> None:

@@ -11,18 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippotune.scheduling.width import (
-    Ladder,
-    Room,
-    Time,
-    fitted,
-    ladder,
-    linear,
-    needed,
-    share,
-    spread,
-    widths,
-)
+from hippotune.scheduling.width import Ladder, Room, Time, fitted, ladder, share, spread
+from scheduling.shares import linear, needed, widths
 
 HALF = Fraction(1, 2)
 
@@ -109,13 +99,6 @@ def test_shares_are_exact() -> None:
     assert 1 / 49 * 49 < 1  # in floats, whose floor is 0
     assert widths([1 / 49] * 49, 49, packing=2) == [1] * 49
     assert widths([0.1] * 3, 3, packing=2) == [1] * 3
-
-
-def test_devices_that_are_needed() -> None:
-    assert needed([]) == 0
-    assert needed([Fraction(3), HALF]) == 4
-    assert needed([Fraction(1, 3)] * 4) == 2
-    assert needed([Fraction(0), Fraction(2)]) == 2
 
 
 def test_work_that_takes_no_time_gets_the_least() -> None:
@@ -220,7 +203,7 @@ def test_everybody_stays_on_a_ladder_of_its_own(work: list[tuple[int, Ladder]], 
     times = [time for time, _ in work]
     ladders = [steps for _, steps in work]
     wanted = [share(time, sum(times), devices, steps) for time, steps in work]
-    chosen = spread(times, fitted(times, wanted, devices), devices, ladders)
+    chosen = spread(times, fitted(times, wanted, devices), devices, ladders, linear)
     assert needed(chosen) <= devices
     for place, (width, steps) in enumerate(zip(chosen, ladders, strict=True)):
         assert width in (0, *steps)
@@ -232,8 +215,8 @@ def test_everybody_stays_on_a_ladder_of_its_own(work: list[tuple[int, Ladder]], 
 def test_a_width_that_does_not_fit_is_stepped_over() -> None:
     fits_128 = tuple(Fraction(width) for width in (1, 2, 4))  # 3 does not divide a batch of 128
     assert share(3, 4, 4, fits_128) == 2
-    assert spread([9, 1], [Fraction(2), Fraction(1)], 4, [fits_128, fits_128]) == [2, 2]
-    assert spread([9, 1], [Fraction(2), Fraction(1)], 5, [fits_128, fits_128]) == [4, 1]
+    assert spread([9, 1], [Fraction(2), Fraction(1)], 4, [fits_128, fits_128], linear) == [2, 2]
+    assert spread([9, 1], [Fraction(2), Fraction(1)], 5, [fits_128, fits_128], linear) == [4, 1]
 
 
 def test_what_makes_nothing_faster_is_not_taken() -> None:
@@ -245,7 +228,7 @@ def test_what_makes_nothing_faster_is_not_taken() -> None:
 def test_what_is_left_over_goes_to_what_would_finish_last_by_measured_speed() -> None:
     one, two = Fraction(1), Fraction(2)
     steps = ladder(1, 2)
-    assert spread([10, 11], [one, one], 3, [steps, steps]) == [one, two]
+    assert spread([10, 11], [one, one], 3, [steps, steps], linear) == [one, two]
     assert spread([10, 15], [one, two], 4, [steps, steps], linear) == [two, two]
     slow = {one: 1.0, two: 1.1, Fraction(3): 2.0}
     longer = ladder(1, 3)

@@ -27,27 +27,11 @@ Ladder = tuple[Fraction, ...]
 WAITS = Fraction(0)
 
 
-def linear(width: Fraction) -> Fraction:
-    """Twice as wide is twice as fast."""
-    return width
-
-
 @cache
 def ladder(packing: int, max_width: int) -> Ladder:
     """Return all widths that there are: 1/packing, 1, 2, …, max_width."""
     whole = tuple(Fraction(width) for width in range(1, max_width + 1))
     return whole if packing == 1 else (Fraction(1, packing), *whole)
-
-
-def needed(widths: Iterable[Fraction]) -> int:
-    """Return how many devices widths take: whole ones each their own, equal parts of one put together."""
-    devices, packed = 0, Fraction(0)
-    for width in widths:
-        if width.denominator == 1:
-            devices += width.numerator
-        else:
-            packed += width
-    return devices + ceil(packed)
 
 
 def _whole(width: Fraction) -> int:
@@ -61,20 +45,6 @@ def share(time: Time, total: Time, devices: int, steps: Ladder) -> Fraction:
         return steps[0]
     portion = Fraction(time) * devices // Fraction(total)
     return next((step for step in reversed(steps) if 1 <= _whole(step) <= portion), steps[0])
-
-
-def widths(
-    times: Sequence[Time],
-    devices: int,
-    packing: int = 1,
-    max_width: int | None = None,
-    speed: Speed = linear,
-) -> list[Fraction]:
-    """Return the width of each piece of work; 0 for what has to wait."""
-    steps = ladder(packing, devices if max_width is None else max_width)
-    total = sum((Fraction(time) for time in times), Fraction(0))
-    wanted = [share(time, total, devices, steps) for time in times]
-    return spread(times, fitted(times, wanted, devices), devices, [steps] * len(times), speed)
 
 
 def fitted(times: Sequence[Time], wanted: Sequence[Fraction], devices: int) -> list[Fraction]:
@@ -124,7 +94,7 @@ def spread(
     chosen: Sequence[Fraction],
     devices: int,
     ladders: Sequence[Ladder],
-    speed: Speed = linear,
+    speed: Speed,
 ) -> list[Fraction]:
     """Hand out what is left over, one step at a time, to the path that would finish last and can use it.
 
