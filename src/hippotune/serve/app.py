@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -148,6 +149,8 @@ class Application:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         # Threads that wait for processes of user code leave enough of them for everything else.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "requests"))
+        async with anyio.create_task_group():  # which streams have; it imports much at its first use
+            pass
         tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
         self._hub.begin()
         self._studies.begin()
