@@ -7,6 +7,8 @@ program:
     <!-- figures: NAME -->
     <!-- end of figures -->
 
+What stands there is left alone as long as a results file that the text names is missing.
+
     python bench/tables.py            write all pages
     python bench/tables.py --check    exit with 1 where a page has other figures than the results
 """
@@ -19,6 +21,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -36,6 +39,9 @@ def filled(page: str, measured: Mapping[str, Any]) -> str:
 
     def block(found: re.Match[str]) -> str:
         text = (HERE / "tables" / f"{found[2]}.md").read_text()
+        named = {field.partition("[")[0] for _, field, _, _ in Formatter().parse(text) if field}
+        if not named <= measured.keys():
+            return found[0]
         return f"{found[1]}{text.format_map(measured).rstrip()}\n{found[3]}"
 
     return _BLOCK.sub(block, page)
