@@ -69,11 +69,11 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 [*command, "--port", str(self.port), *self._options], stdout=log, stderr=log
             )
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while time.monotonic() < until:
             with suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/healthz").status_code == 200:
-                    return
+                httpx.get(f"{self.url}/version", timeout=60)
+                return
             time.sleep(0.05)
         raise RuntimeError("the server does not come up; see server.log")
 
