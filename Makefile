@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-paper demo-server page browser test lint types tests bench pictures docs wheel clean
+.PHONY: help setup demo demo-paper demo-server page browser test lint types tests lowest bench pictures docs wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,9 @@ $(BROWSER): tests/page/package-lock.json tests/page/unpack.cjs $(READY)
 # One more than the cores of a small machine: tests wait for processes that they start.
 tests: $(READY) $(PAGE) $(BROWSER)
 	$(BIN)/pytest -n 3 --dist worksteal
+
+lowest: $(READY)  ## Run the tests of adapters with the oldest versions that their extras allow.
+	$(BIN)/python tests/lowest.py
 
 PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search search_real width deadline peers page
 
