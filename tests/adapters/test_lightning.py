@@ -152,7 +152,9 @@ class Stopping(L.Callback):
         (Net, {"callbacks": [L.pytorch.callbacks.EarlyStopping("loss")]}, "EarlyStopping cannot hold"),
         (Net, {"max_steps": 10}, "max_steps=10.*as far as a tuner asks"),
         (Net, {"callbacks": [Stopping()]}, "asked to stop"),
-        (torch.nn.Identity, {}, r"self.module of Wrong is no LightningModule; make one in build\(\)"),
+        (Net, {"max_epochs": 5}, "max_epochs=5.*leave it out"),
+        (Net, {"limit_train_batches": 4}, "limit_train_batches=4.*batches = ..."),
+        (torch.nn.Identity, {}, r"self.module of Wrong is no LightningModule .*; make one in build\(\)"),
     ],
 )
 def test_what_cannot_hold_is_named(net: Any, options: dict[str, Any], message: str) -> None:

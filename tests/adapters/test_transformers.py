@@ -129,6 +129,11 @@ def test_weight_decay_is_set_where_the_trainer_decays_alone() -> None:
         ({"save_strategy": "epoch"}, "save_strategy='epoch'.*Hippo keeps"),
         ({"load_best_model_at_end": True, "eval_strategy": "no"}, "load_best_model_at_end"),
         ({"dataloader_num_workers": 2}, "dataloader_num_workers=2"),
+        ({"max_steps": 500}, "max_steps=500.*as far as a tuner asks"),
+        ({"num_train_epochs": 10}, "num_train_epochs=10.*leave it out"),
+        ({"seed": 7}, r"seed=7.*Study\(seed=...\)"),
+        ({"neftune_noise_alpha": 5.0}, r"neftune_noise_alpha=5.0.*in build\(\)"),
+        ({"gradient_checkpointing": True}, "gradient_checkpointing=True.*gradient_checkpointing_enable"),
     ],
 )
 def test_an_argument_that_cannot_hold_is_named(options: dict[str, Any], message: str) -> None:

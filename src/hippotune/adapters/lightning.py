@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from hippotune import checks
 from hippotune.errors import MissingExtra, TrainerError
 
 try:
@@ -36,6 +37,14 @@ _REFUSED = {
     known.Timer: _TUNER,
     known.LearningRateFinder: "the rate is a hyper-parameter: lr",
     known.BatchSizeFinder: "the batch size is a hyper-parameter: bs",
+}
+_BATCHES = "a step is an epoch, or some of its batches: batches = ..."
+_HELD: dict[str, tuple[tuple[Any, ...], str]] = {
+    "fast_dev_run": ((False,), _TUNER),
+    "max_steps": ((-1, None), _TUNER),
+    "max_epochs": ((-1, None), f"{_TUNER}; leave it out"),
+    "overfit_batches": ((0.0,), _BATCHES),
+    "limit_train_batches": ((None, 1.0), _BATCHES),
 }
 _LEFT_OUT = (known.ProgressBar, known.ModelSummary, known.Checkpoint)  # for people, and Hippo keeps states
 
@@ -123,7 +132,12 @@ class LightningTrainer(TorchTrainer):
         for name, kind in (("module", "LightningModule"), ("datamodule", "LightningDataModule")):
             if not isinstance(getattr(self, name, None), getattr(lightning, kind)):
                 where = "build()" if name == "module" else "prepare()"
-                raise TrainerError(f"self.{name} of {type(self).__name__} is no {kind}; make one in {where}")
+                raise TrainerError(
+                    f"self.{name} of {type(self).__name__} is no {kind} of the package lightning; make one "
+                    f"in {where} (those of pytorch_lightning are others)"
+                )
+        if self.batches is not None:
+            checks.whole("batches", self.batches)
         usual = self._usual_loader()
         self.loader = Loader(
             range(len(usual.dataset)),
@@ -303,8 +317,10 @@ def _check(trainer: Any) -> None:
         raise TrainerError(
             f"the Trainer has {trainer.num_devices} devices; expected one: a worker trains in one process"
         )
-    if trainer.max_steps not in (-1, None):
-        raise TrainerError(f"the Trainer has max_steps={trainer.max_steps}, which cannot hold: {_TUNER}")
+    for name, (allowed, why) in _HELD.items():
+        value = getattr(trainer, name)
+        if value not in allowed:
+            raise TrainerError(f"the Trainer has {name}={value!r}, which cannot hold in a study: {why}")
 
 
 def _check_callbacks(trainer: Any) -> None:

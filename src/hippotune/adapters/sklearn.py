@@ -81,13 +81,15 @@ class SklearnTrainer(Trainer):
 
     def _begin(self) -> None:
         name, estimator = type(self).__name__, getattr(self, "estimator", None)
-        if not hasattr(estimator, "get_params"):
+        if not hasattr(estimator, "get_params") or isinstance(estimator, type):
             raise TrainerError(
                 f"self.estimator of {name} is {estimator!r}; expected an estimator, made in build()"
             )
         data = getattr(self, "data", None)
         if not isinstance(data, tuple) or len(data) != 2:
-            raise TrainerError(f"self.data of {name} is not there; expected (X, y), left in prepare()")
+            found = "not there" if data is None else f"of type {type(data).__name__}"
+            raise TrainerError(f"self.data of {name} is {found}; expected (X, y), left in prepare()")
+        checks.whole("rounds", self.rounds)
         for option, expected in _stops(estimator):
             raise TrainerError(
                 f"{type(estimator).__name__} has {option}={getattr(estimator, option)!r}, which cannot hold "

@@ -15,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from hippotune import checks
 from hippotune.errors import MissingExtra, TrainerError
 
 try:
     import transformers
     from transformers.trainer import DEFAULT_CALLBACKS
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
+    from transformers.trainer_utils import align_special_tokens
 except ImportError as error:
     raise MissingExtra(
         "TransformersTrainer needs Transformers and Accelerate: pip install 'hippotune[transformers]'"
@@ -32,15 +34,22 @@ from hippotune.trainers import seeding
 from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
 
+_WITH_TOKENS = (transformers.PreTrainedTokenizerBase, transformers.ProcessorMixin)
 _NAMES = {"learning_rate": "lr", "per_device_train_batch_size": "bs"}
 _IN_ARGUMENTS = ("max_grad_norm",)
 _SCHEDULE = (
     'a schedule is a hyper-parameter\'s value: lr=hippo.Warmup(100, hippo.Cosine(...)); set "constant"'
 )
 _TUNER = "a trial is trained as far as a tuner asks, and evaluated by evaluate()"
+_SEED = "the study's seed decides: Study(seed=...)"
+_BUILD = "Trainer.train() would do that to the model; do it in build()"
 _HELD: dict[str, tuple[tuple[Any, ...], str]] = {
     "lr_scheduler_type": (("constant",), _SCHEDULE),
     "warmup_steps": ((0, None), _SCHEDULE),
+    "warmup_ratio": ((0, None), _SCHEDULE),
+    "max_steps": ((-1,), _TUNER),
+    "num_train_epochs": ((3,), f"{_TUNER}; leave it out"),
+    "eval_on_start": ((False,), _TUNER),
     "eval_strategy": (("no",), _TUNER),
     "save_strategy": (("no",), "Hippo keeps the checkpoints"),
     "load_best_model_at_end": ((False,), "report.best is the best model of all trials"),
@@ -48,7 +57,16 @@ _HELD: dict[str, tuple[tuple[Any, ...], str]] = {
     "push_to_hub": ((False,), "export the best model of the study instead"),
     "auto_find_batch_size": ((False,), "the batch size is a hyper-parameter: bs"),
     "dataloader_num_workers": ((0,), "batches are prepared in the worker itself"),
+    "train_sampling_strategy": (("random",), "Hippo keeps the order of samples"),
+    "group_by_length": ((False,), "Hippo keeps the order of samples"),
+    "seed": ((42,), _SEED),
+    "data_seed": ((None,), _SEED),
     "deepspeed": ((None,), "a worker trains in one process"),
+    "fsdp": ((None, False, "", []), "a worker trains in one process"),
+    "neftune_noise_alpha": ((None,), _BUILD),
+    "use_liger_kernel": ((False,), _BUILD),
+    "activation_checkpointing": ((None, False), f"{_BUILD}: self.model.gradient_checkpointing_enable()"),
+    "gradient_checkpointing": ((None, False), f"{_BUILD}: self.model.gradient_checkpointing_enable()"),
 }
 
 
@@ -89,6 +107,10 @@ class TransformersTrainer(TorchTrainer):
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Apply hyper-parameters: to the optimizer, the loader, or the ``TrainingArguments``."""
         if not hasattr(self, "progress"):
+            if not isinstance(getattr(self, "model", None), torch.nn.Module):
+                raise TrainerError(f"self.model of {type(self).__name__} is no model; make one in build()")
+            if self.updates is not None:
+                checks.whole("updates", self.updates)
             self._begin()
         rest = {_NAMES.get(name, name): value for name, value in hp.items()}
         self.in_arguments |= {name: rest.pop(name) for name in _IN_ARGUMENTS if name in rest}
@@ -141,6 +163,9 @@ class TransformersTrainer(TorchTrainer):
 
     def _begin(self) -> None:
         trainer = self._trainer()
+        tokens = trainer.processing_class
+        if isinstance(tokens, _WITH_TOKENS) and hasattr(self.model, "config"):
+            align_special_tokens(self.model, tokens)  # type: ignore[no-untyped-call]  # as train() does
         self.optimizer = trainer.create_optimizer()
         decaying = set(trainer.get_decay_parameter_names(self.model))
         decaying_ids = {id(part) for name, part in self.model.named_parameters() if name in decaying}
@@ -302,14 +327,24 @@ def _own_callbacks(trainer: transformers.Trainer) -> list[Any]:
     return [each for each in trainer.callback_handler.callbacks if not isinstance(each, others)]
 
 
-def _check(trainer: transformers.Trainer) -> None:
+def _check(trainer: Any) -> None:
     """Raise where an argument cannot hold."""
+    dataset = trainer.train_dataset
+    if not hasattr(dataset, "__len__"):
+        raise TrainerError(
+            f"the Trainer has train_dataset={dataset!r}; expected a dataset with a length and "
+            "samples by number: Hippo keeps their order"
+        )
     args = trainer.args
     for name, (allowed, why) in _HELD.items():
         value = getattr(args, name, allowed[0])
         value = getattr(value, "value", value)
         if value not in allowed:
             raise TrainerError(f"TrainingArguments has {name}={value!r}, which cannot hold in a study: {why}")
+    if trainer.model_init is not None:
+        raise TrainerError(
+            "the Trainer has a model_init, which is not called in a study: make the model in build()"
+        )
     if trainer.lr_scheduler is not None:
         raise TrainerError(
             f"the Trainer has a scheduler of its own, which cannot hold in a study: {_SCHEDULE}"
