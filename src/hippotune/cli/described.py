@@ -26,12 +26,13 @@ from __future__ import annotations
 import importlib
 import sys
 import tomllib
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hippotune as hippo
-from hippotune.cli.script import run_file
+from hippotune.cli.script import ScriptError, run_file
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.spaces.written import read_notation
 
@@ -90,6 +91,8 @@ def _trainer(text: str, folder: Path) -> Any:
             found = importlib.import_module(module)
         except ImportError as error:
             raise InvalidInput(f"trainer is {text!r}, and {module} cannot be imported: {error}") from error
+        except Exception as error:
+            raise ScriptError(traceback.format_exc().rstrip()) from error
     if not hasattr(found, name):
         raise InvalidInput(f"trainer is {text!r}, and there is no {name} in {module}")
     return getattr(found, name)

@@ -62,7 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     own, arguments = _split(given)
     parser = make_parser(own[:1] if own and own[0] in COMMANDS else COMMANDS)
-    options = parser.parse_args(own)
+    options, unknown = parser.parse_known_args(own)
+    if unknown:
+        own_of_file = f"; what is for FILE itself follows --, as in -- {' '.join(unknown)}"
+        hint = own_of_file if hasattr(options, "takes_arguments") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if options.command is None:
         parser.print_help()
         return 2

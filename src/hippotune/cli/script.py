@@ -98,14 +98,18 @@ def run_file(path: Path, arguments: Sequence[str] = ()) -> ModuleType:
 def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
     """Run a module of a package, as ``python -m`` does: with relative imports, from the present folder."""
     sys.path.insert(0, os.getcwd())
+    spec, why = None, ""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError) as error:
-        raise InvalidInput(f"no module {name}: {error}") from error
+        why = f" ({error})"
     if spec is not None and spec.submodule_search_locations is not None:
         return run_module(f"{name}.__main__", arguments)
     if spec is None or spec.origin is None or not spec.has_location:
-        raise InvalidInput(f"no module {name} is found from {os.getcwd()}; expected a name as package.module")
+        raise InvalidInput(
+            f"no module {name} is found from {os.getcwd()}; expected a name as package.module, without .py"
+            f"{why}"
+        )
     package, _, last = name.rpartition(".")
     return _run(f"{package}.{_PREFIX}{last}" if package else _PREFIX + last, spec.origin, name, arguments)
 
