@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from hippotune.sinks.base import Model, Record, Sink, Source
@@ -49,7 +50,6 @@ class Feed:
         self._ending = threading.Event()
         self._model: tuple[int, Path] | None = None
         self._given = 0
-        self._moved = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"hippo-sink-{sink}", daemon=True)
 
     def start(self) -> None:
@@ -57,12 +57,18 @@ class Feed:
         self._thread.start()
 
     def finish(self, model: tuple[int, Path] | None = None, patience: float = _PATIENCE) -> None:
-        """Feed what is left, and the best `model` with its trial; wait as long as the sink gets on."""
+        """Feed what is left, and the best `model` with its trial; wait as long as the sink gets on.
+
+        `patience` is for a sink that is stuck: that other processes keep the cores from it does not count.
+        """
         self._model = model
         self._ending.set()
-        self._moved = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() - self._moved < patience:
+        left = patience
+        while self._thread.is_alive() and left > 0:
+            given, began, waited = self._given, time.monotonic(), _waited_for_cores()
             self._thread.join(0.1)
+            stuck = time.monotonic() - began - (_waited_for_cores() - waited).total() / 1e9
+            left = patience if self._given > given else min(patience, left - stuck)
         if self._thread.is_alive():
             self._warn(
                 f"the sink {self._sink} has not moved for {patience:.0f} s and is left alone. "
@@ -120,4 +126,12 @@ class Feed:
             self._sink.write(records)
         self._sink.save(number)
         self._given += 1
-        self._moved = time.monotonic()
+
+
+def _waited_for_cores() -> Counter[Path]:
+    """Return for how many nanoseconds each thread of this process waited for a core; of Linux only."""
+    waited = Counter[Path]()
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError, IndexError):  # it has ended
+            waited[thread] = int(thread.read_text().split()[1])
+    return waited

@@ -123,8 +123,6 @@ class WandB(Sink):
         # What this process has logged may not be in a file yet, though the run is finished.
         known = self._known.pop(run.name, set())
         self._known[run.name] = known.union(_logged(self.folder / "wandb", number))
-        if len(self._known) > _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
         tags = [] if run.parent is None else [f"parent:{run.parent}@{run.start}"]
         opened = wandb.init(
             project=self.project or self._source.study,
@@ -158,6 +156,8 @@ class WandB(Sink):
 
     def _finish(self, name: str) -> None:
         self._open.pop(name).finish(exit_code=int(self._failed.get(name, False)))
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(each for each in self._known if each not in self._open)]
 
 
 def _logged(place: Path, number: str) -> Iterator[tuple[str, int]]:
