@@ -2,7 +2,8 @@
 
 The model of letters (curve_spaces.py) is trained by WSD schedules from a space without end. TPE trains its
 trials on two workers; Lazy gets the steps that TPE trained. The worker-seconds that this took stand beside
-it: they differ by what is loaded and saved, and by the load of the machine. What each finds is judged by its own loss, and by that of its best config trained with two other seeds.
+it: they differ by what is loaded and saved, and by the load of the machine. What each finds is judged by its
+own loss, and by that of its best config trained with two other seeds.
 
 Bar: Lazy's best is no worse than TPE's, on average.
 
