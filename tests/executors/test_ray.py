@@ -331,6 +331,7 @@ def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         ({"address": "ray://head:10001"}, "ray job submit"),
         ({"slot": {}}, "slot is {}; a slot takes something"),
         ({"slot": {"CPU": 0}}, "a slot takes something"),
+        ({"slot": {"cpu": 1}}, "slot has 'cpu'; Ray calls it 'CPU'"),
         ({"slot": {"CPU": -1}}, r"slot\['CPU'\] is -1; expected a finite number at least 0"),
         ({"slot": {"GPU": 1.5}}, "whole GPUs, or a part of one"),
         ({"slot": ["CPU"]}, "expected resources"),

@@ -24,6 +24,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Note, Wake
 from hippotune.protocol.events import Woken
 from hippotune.protocol.failures import FailureKind
+from hippotune.short import plural
 from hippotune.stages.frontier import Place
 
 
@@ -81,8 +82,8 @@ class Blame:
             self._failures.fail(stage.node, stage.step, reason)
         elif stage.is_alone and trouble.is_used_up(state.retries):
             self._forget(stage.place)
-            times = trouble.losses.total()
-            lost = f"lost {times} times on the way to step {stage.step}, alone on its worker too"
+            times = plural(trouble.losses.total(), "time")
+            lost = f"lost {times} on the way to step {stage.step}, alone on its worker too"
             state.commands.append(Note(f"a stage is suspended: it was {lost}"))
             whole = reason if reason.startswith(cause) else f"{cause}\n{reason}"
             self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {whole}", suspended=True)

@@ -18,6 +18,7 @@ from hippotune.errors import HippoError, InvalidInput, MissingExtra
 
 # Ray counts resources in ten-thousandths.
 _UNITS = 10_000
+_RAYS_OWN = ("CPU", "GPU", "memory")
 
 
 class SlotResources:
@@ -28,6 +29,9 @@ class SlotResources:
             raise InvalidInput(f'slot is {slot!r}; expected resources, such as {{"CPU": 1, "GPU": 0.5}}')
         for name, amount in slot.items():
             checks.number(f"slot[{name!r}]", amount, least=0)
+            for own in _RAYS_OWN:
+                if name != own and name.lower() == own.lower():
+                    raise InvalidInput(f"slot has {name!r}; Ray calls it {own!r}")
             if name == "GPU" and amount > 1 and amount != int(amount):
                 raise InvalidInput(f"slot['GPU'] is {amount!r}; a slot gets whole GPUs, or a part of one")
         self._units = {name: round(amount * _UNITS) for name, amount in slot.items() if amount}
