@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BASE := $(VENV)/.base
+PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 # Workers are started over and over: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -14,12 +16,18 @@ help:  ## Show this help.
 
 setup: $(READY) page  ## Make a virtual environment with everything, at pinned versions.
 
-$(READY): pyproject.toml constraints.txt
+# One environment in two steps: what the demos need, then what tests and documentation need besides. What a first
+# study imports is compiled here, all else when it is first used.
+$(BASE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Hippo needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[torch,sklearn]'
+	@$(BIN)/python -c 'import sklearn.datasets, torch._dynamo'
+	@touch $@
+
+$(READY): $(BASE)
+	$(PIP) -e '.[dev]'
 	@touch $@
 
 # The page is built into the package. All else works without it, so setting up goes on where npm's registry is out
@@ -29,11 +37,11 @@ NPM := $(NODE) npm --silent --no-audit --no-fund --no-update-notifier --fetch-re
 STATIC := src/hippotune/page/static
 PAGE := $(STATIC)/index.html
 
-page: $(READY)  ## Build the page that hippo shows in browsers.
+page:  ## Build the page that hippo shows in browsers.
 	@$(MAKE) --no-print-directory $(PAGE) || \
 		echo "The page is not built, for lack of npm's registry; all else works. To build it later: make page"
 
-$(PAGE): page/package-lock.json page/build.js $(shell find page/src -type f)
+$(PAGE): page/package-lock.json page/build.js $(shell find page/src -type f) | $(if $(shell command -v npm),,$(BASE))
 	$(NPM) --prefix page ci --omit=dev
 	$(NODE) node page/build.js
 
@@ -42,7 +50,8 @@ PAGE_FILE = $(CURDIR)/.hippo/$@.html
 WITH_PAGE = $$(test ! -f $(PAGE) || echo --html $(PAGE_FILE))
 SAY_PAGE = test ! -f $(PAGE_FILE) || echo "the page: file://$(PAGE_FILE)"
 
-demo: $(READY) page  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
+demo:  ## Run a real study with the live view and see what sharing saves (EXECUTOR=ray: on Ray).
+	@$(MAKE) --no-print-directory -j2 $(if $(filter ray,$(EXECUTOR)),$(READY),$(BASE)) page
 	@mkdir -p .hippo
 	$(BIN)/hippo run $(DEMO) $(WITH_PAGE)
 	@$(SAY_PAGE)
@@ -53,7 +62,7 @@ demo: $(READY) page  ## Run a real study with the live view and see what sharing
 	@printf '  %-58s %s\n' 'make demo-paper' '448 trials on 40 workers, in seconds of virtual time'
 	@printf '  %-58s %s\n' '$(BIN)/hippo init mine.py' 'a study to start from; docs/tutorial.md goes on from there'
 
-demo-paper: $(READY) page  ## Replay 448 recorded trials on 40 workers in virtual time: trial by trial, and shared.
+demo-paper: $(BASE) page  ## Replay 448 recorded trials on 40 workers in virtual time: trial by trial, and shared.
 	@mkdir -p .hippo
 	$(BIN)/python examples/recorded.py
 	$(BIN)/hippo run examples/recorded.py --no-progress $(WITH_PAGE)
