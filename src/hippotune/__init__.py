@@ -1,4 +1,4 @@
-"""Hippo: hyper-parameter studies that train every shared beginning once.
+"""Hippo: hyper-parameter studies that train every shared prefix once.
 
 Here is what a study is written with. Beyond that, the submodules in `SUBMODULES` are public. Everything is
 imported when it is first used, so that ``import hippotune`` is quick.

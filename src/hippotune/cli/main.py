@@ -37,7 +37,7 @@ COMMANDS = (
 """The modules of the commands. Only the one that is meant is imported: none waits for what others need."""
 
 _DESCRIPTION = """\
-Hyper-parameter studies that train every shared beginning once.
+Hyper-parameter studies that train every shared prefix once.
 
 Every FILE is a Python file that defines `study` (a hippo.Study) and `tuner` (such as
 hippo.SuccessiveHalving), or a TOML file that describes both; what follows -- is passed on to it.
