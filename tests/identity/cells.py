@@ -6,6 +6,8 @@ import itertools
 import linecache
 from typing import Any
 
+from hippotune.trainers.state.surroundings import WatchedGlobals
+
 _numbers = itertools.count()
 
 
@@ -23,3 +25,12 @@ class Cell:
         found = self.names["Digits"]
         assert isinstance(found, type)
         return found
+
+
+def trained(trainer: type[Any]) -> None:
+    """Train one step, as a worker does that watches the globals."""
+    digits = trainer()
+    digits.build()
+    watched = WatchedGlobals(trainer)
+    digits.train()
+    watched.check()

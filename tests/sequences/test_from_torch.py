@@ -23,6 +23,7 @@ from hippotune.sequences import (
     Sequence,
     Step,
     Table,
+    as_sequence,
     from_torch,
 )
 from sequences.schedulers import run
@@ -158,3 +159,10 @@ def test_what_is_no_scheduler_is_refused() -> None:
         from_torch(lambda o: lr_scheduler.StepLR(o, 30))
     with pytest.raises(InvalidInput, match="leave lr out"):
         from_torch(lr_scheduler.StepLR(optimizer(), 30), 0.1)
+
+
+@pytest.mark.parametrize("number", [2, 0.5, 1234567890123])
+def test_a_scalar_tensor_is_the_number_that_it_holds(number: float) -> None:
+    value = as_sequence(torch.tensor(number, dtype=torch.float64)).value(0)
+    assert (type(value), value) == (type(number), number)
+    assert Piecewise([torch.tensor(number), 1], [5]) == Piecewise([number, 1], [5])

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +49,7 @@ def test_numbers_have_twelve_digits_at_every_step_and_whole_ones_all(number: flo
 
 def test_a_whole_number_keeps_its_digits_however_it_is_written() -> None:
     many = 1234567890123
-    for written in (many, float(many), np.float64(many), torch.tensor(many, dtype=torch.float64)):
+    for written in (many, float(many), np.float64(many)):
         sequences = (
             Constant(written),
             Piecewise([written, 1], [5]),
@@ -107,7 +106,6 @@ def test_scalars_of_other_libraries_become_plain_values() -> None:
         (np.float64(0.1), 0.1),
         (np.int64(128), 128),
         (np.bool_(True), True),
-        (torch.tensor(2), 2),
         (Optimizer.SGD, "sgd"),
     ]:
         sequence = as_sequence(given_value)
