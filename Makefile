@@ -9,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-paper demo-server page browser test lint types tests lowest bench pictures docs wheel clean
+.PHONY: help setup demo demo-paper demo-server page browser test lint types tests lowest pythons bench pictures docs wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -100,6 +100,24 @@ tests: $(READY) $(PAGE) $(BROWSER)
 
 lowest: $(READY)  ## Run the tests of adapters with the oldest versions that their extras allow.
 	$(BIN)/python tests/lowest.py
+
+# Other Pythons, each with the wheel in an environment of its own, and the tests that need neither torch nor Ray. A
+# plan, its identity and its workers depend most on the interpreter.
+HIPPO_PYTHONS ?= python3.12 python3.13
+WITHOUT_TORCH := engine identity plan protocol scheduling sequences shell spaces stages store study/test_study.py \
+	study/test_scripts.py study/test_first_errors.py study/test_killed_proofs.py study/test_replay.py tuners view \
+	executors/test_local.py executors/test_fork_server.py test_init.py test_integrity.py test_survival.py
+WITH_TORCH := engine/test_verdicts.py identity/test_torch.py sequences/test_from_torch.py \
+	sequences/test_torch_meaning.py store/test_files.py store/test_storage.py
+
+pythons: wheel  ## Run the tests that need no PyTorch with the wheel on other Pythons (HIPPO_PYTHONS="python3.12 ...").
+	@set -e; for python in $(HIPPO_PYTHONS); do \
+		place=$(VENV)/pythons/$$(basename $$python); \
+		echo "== $$($$python --version)"; \
+		$$python -m venv --clear $$place; \
+		$$place/bin/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test]"; \
+		$$place/bin/pytest -n 3 --dist worksteal $(WITHOUT_TORCH:%=tests/%) $(WITH_TORCH:%=--ignore=tests/%); \
+	done
 
 PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search search_real width deadline peers page
 
