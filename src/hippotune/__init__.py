@@ -162,7 +162,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"hippotune.{name}")
     module = _MODULES.get(name)
     if module is None:
-        raise AttributeError(f"module 'hippotune' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        guesses = [] if name.startswith("_") else get_close_matches(name, __all__, 1)
+        hint = f"; did you mean {guesses[0]!r}?" if guesses else ""
+        raise AttributeError(f"module 'hippotune' has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

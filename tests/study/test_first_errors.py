@@ -67,6 +67,17 @@ FAULTS = {
     ),
     "no setup": (SETUP, "", "Walk does not define setup(); a trainer needs setup(hp)"),
     "no tuner": ("tuner =", "tuned =", "defines no `tuner`; expected at its top level"),
+    "a misspelt name": (
+        "hippo.GridSearch",
+        "hippo.Gridsearch",
+        "has no attribute 'Gridsearch'; did you mean 'GridSearch'?",
+    ),
+    "an executor by name": (
+        "hippo.Local(workers=1)",
+        '"local"',
+        "executor is 'local'; expected an executor, such as hippo.Local(workers=2)",
+    ),
+    "a home that is a file": ('"first", Walk', '"first", Walk, home="study.py"', "which is a file; expected"),
     "another mode": ('"min"', '"minimize"', "mode is 'minimize'; expected 'max' or 'min'"),
 }
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import hippotune as hippo
 from hippotune.cli.script import ScriptError
@@ -75,7 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.arguments = arguments or []
     before = sys.argv
     try:
-        status: int = options.command(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show, warnings.showwarning)
+            status: int = options.command(options)
         sys.stdout.flush()
         return status
     except ScriptError as error:
@@ -97,6 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         sys.argv = before
+
+
+def _show(
+    show: Callable[..., None], message: Warning | str, category: type[Warning], filename: str, *others: Any
+) -> None:
+    """Show a warning: one of Hippo's own as a message like any other, without a line of its source."""
+    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+        print(f"hippo: {message}", file=sys.stderr)
+    else:
+        show(message, category, filename, *others)
 
 
 def _split(given: Sequence[str]) -> tuple[list[str], list[str] | None]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _PREFIX = "hippo_file_"
+_NAMES = str(Path(__file__).parents[1] / "__init__.py")
 
 
 class ScriptError(Exception):
@@ -132,6 +133,8 @@ def _run(name: str, file: str, shown: str, arguments: Sequence[str]) -> ModuleTy
         raise InvalidInput(f"{where}: {error}") from error
     except Exception as error:
         trace = traceback.TracebackException(type(error), error, _from_file(error.__traceback__, file))
+        if trace.stack and trace.stack[-1].filename == _NAMES:  # a name that Hippo does not have
+            trace.stack.pop()
         raise ScriptError("".join(trace.format()).rstrip()) from error
     return module
 

@@ -83,7 +83,7 @@ class Saves:
         """Fail the trials that have to go on from a state; its metrics stay."""
         node = lease.node_at(step)
         told = error.strip().splitlines()[-1]
-        self._state.commands.append(Note(f"a trial's state can neither be saved nor gone on from: {told}"))
+        self._state.commands.append(Note(f"a trial cannot go on, because its state cannot be saved: {told}"))
         self._failures.fail(node, step + (step in node.metrics), error, lease)
         if lease.state == "running":
             self._orders.shorten(lease)

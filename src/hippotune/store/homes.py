@@ -32,6 +32,8 @@ def parse_home(given: str | Path) -> tuple[Path, str | None]:
     """Return the folder of a home on this machine, and the URL of its checkpoints, if they are elsewhere."""
     text = str(given)
     if not _URL.match(text):
+        if os.path.isfile(text):
+            raise InvalidInput(f"home is {text!r}, which is a file; expected a folder, new or old")
         return Path(given), None
     if isinstance(given, Path):
         raise InvalidInput(f"home is {given!r}, which is no URL any more: give it as text, not as a Path")

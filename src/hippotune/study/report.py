@@ -199,7 +199,7 @@ class Report:
             lines.append(
                 f"ended by the {self.ended_by}: {len(self.cut)} of {len(self.trials)} trials were cut short"
             )
-        lines.append(f"work: {self.work}")
+        lines.append(f"work: {self.work.told(is_whole=not (self.failed or self.cut))}")
         lines.append(f"resumed trials: {self.exactness}")
         return "\n".join(lines)
 

@@ -143,6 +143,8 @@ class Study:
     ) -> None:
         checks.text("name", name, "digits")
         checks.subclass("trainer", trainer, Trainer, "a class that extends hippo.Trainer")
+        if executor is not None:
+            checks.instance("executor", executor, Executor, "an executor, such as hippo.Local(workers=2)")
         self.name = name
         self.trainer = trainer
         self.home, self.storage = parse_home(home)

@@ -61,9 +61,14 @@ class Work:
         return min(self.worker_seconds / available, 1.0) if available > 0 else 0.0
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, is_whole: bool = True) -> str:
+        """Return it in words; without what was saved, where trials did not get as far as was asked."""
+        saved = f", {self.steps_saved:,} saved" if is_whole else ""
         return (
-            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained, "
-            f"{self.steps_saved:,} saved (merge rate {self.merge_rate:.2f})\n"
+            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained{saved} "
+            f"(merge rate {self.merge_rate:.2f})\n"
             f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
             f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
             f"proofs: {self.proofs}"
