@@ -32,6 +32,7 @@ TESTS = {
     # Virtual time.
     "test_results_on_the_way_count_also_those_of_a_trial_that_was_withdrawn": "virtual time",
     "test_a_deadline_is_not_passed_to_train_it_again": "virtual time",
+    "test_a_study_says_what_it_expected_before_anything_runs": "arguments that a server is given instead",
     "test_a_trunk_keeps_checkpoints_where_branches_are_likely": "virtual time",
     "test_a_branch_without_a_checkpoint_says_what_is_trained_again": "virtual time",
     "test_branches_that_are_drawn_later_find_checkpoints_where_they_begin": "virtual time",

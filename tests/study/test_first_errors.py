@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import hippotune as hippo
 from hippotune.cli.main import main
+from hippotune.errors import InvalidInput
 
 STUDY = """
 import hippotune as hippo
@@ -72,12 +75,6 @@ FAULTS = {
         "hippo.Gridsearch",
         "has no attribute 'Gridsearch'; did you mean 'GridSearch'?",
     ),
-    "an executor by name": (
-        "hippo.Local(workers=1)",
-        '"local"',
-        "executor is 'local'; expected an executor, such as hippo.Local(workers=2)",
-    ),
-    "a home that is a file": ('"first", Walk', '"first", Walk, home="study.py"', "which is a file; expected"),
     "another mode": ('"min"', '"minimize"', "mode is 'minimize'; expected 'max' or 'min'"),
 }
 
@@ -98,3 +95,17 @@ def test_a_fault_is_named(
     found = capsys.readouterr().err
     assert said in found
     assert "hippotune/" not in found  # no file of Hippo's own
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"executor": "local"}, "executor is 'local'; expected an executor, such as hippo.Local(workers=2)"),
+        ({"executor": hippo.Local}, "expected an executor, such as hippo.Local"),
+        ({"home": __file__}, "which is a file; expected a folder"),
+    ],
+)
+def test_a_study_says_what_it_expected_before_anything_runs(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        hippo.Study("first", hippo.Trainer, **given)
+    assert said in str(error.value)
