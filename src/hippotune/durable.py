@@ -30,7 +30,9 @@ def replacing(target: Path, temporary_name: str | None = None) -> Iterator[Path]
 
 def sync(path: str | Path) -> None:
     """Make what was named in a folder, or written to a file, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and os.path.isdir(path):
+        return  # a folder cannot be opened there
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         sync_open(descriptor)
     finally:

@@ -8,7 +8,6 @@ has such a folder, further ones are made inside it, and go with it too, however 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import functools
 import os
 import shutil
@@ -16,6 +15,8 @@ import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from hippotune import portable
 
 VARIABLE = "HIPPO_SCRATCH"
 """In workers and all that they start, the environment variable with the folder that goes when they end."""
@@ -33,12 +34,14 @@ class Scratch:
 
     def _make(self) -> bool:
         """Make a folder; return whether it was locked before another process took it for a left-over one."""
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_parent()))
+        self.path, self.descriptor = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_parent())), -1
+        if not portable.locks_folders():
+            return True
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
             return False
-        fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+        portable.lock(self.descriptor, shared=True, wait=True)
         if self.path.exists():
             return True
         self.let_go()
@@ -79,12 +82,12 @@ def _parent() -> Path:
 
 
 def _remove_left_over() -> None:
-    for folder in _parent().glob(f"{_PREFIX}*"):
+    for folder in _parent().glob(f"{_PREFIX}*") if portable.locks_folders() else ():
         with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(folder, os.O_RDONLY | portable.NOT_THROUGH_LINKS)
             try:
-                if os.fstat(descriptor).st_uid == os.geteuid():
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(descriptor).st_uid == portable.user():
+                    portable.lock(descriptor)
                     end_processes(folder)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from hippotune import portable
 from hippotune.scratch import VARIABLE, Scratch, end_processes
 
 _SOURCES = str(Path(__file__).resolve().parents[2])
@@ -95,7 +95,7 @@ class KeptProcess(subprocess.Popen[bytes], Kept):
                 env={**with_sources(environment), VARIABLE: str(self.folder)},
                 process_group=0,  # Ctrl-C does not reach it
                 user=user,
-                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                group=None if user is None else portable.user_named(user)[1],
                 extra_groups=None if user is None else [],
             )
         except BaseException:

@@ -10,6 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from hippotune import portable
 from hippotune.errors import CheckpointError
 from hippotune.plan.facts import Checkpoint
 from hippotune.scratch import Scratch
@@ -125,7 +126,7 @@ class ModelRoutes:
 def sent_file(path: Path, scratch: Scratch | None = None) -> Response:
     """Send a file; a scratch folder goes afterwards."""
     try:  # no link: code of clients may have written here, as a user who can read less
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | portable.NOT_THROUGH_LINKS)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     size = os.fstat(descriptor).st_size

@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import logging
 import os
-import pwd
 import signal
 import socket
 import subprocess
@@ -25,6 +24,7 @@ from queue import SimpleQueue
 
 import uvicorn
 
+from hippotune import portable
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Executor
 from hippotune.executors.local.executor import Local
@@ -233,10 +233,10 @@ def _check(options: Options) -> None:
         )
     if options.worker_user is not None:
         try:
-            pwd.getpwnam(options.worker_user)
+            portable.user_named(options.worker_user)
         except KeyError:
             raise InvalidInput(f"there is no user {options.worker_user!r} on this machine") from None
-        if os.geteuid() != 0:
+        if portable.user() != 0:
             raise InvalidInput("--worker-user needs a server that is started by root")
         try:
             subprocess.run([sys.executable, "-c", ""], check=True, user=options.worker_user, extra_groups=[])

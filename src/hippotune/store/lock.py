@@ -7,7 +7,6 @@ plan needs no lock.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -19,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from hippotune import portable
 from hippotune.errors import StoreError
 
 _LONGEST_COMMAND = 200
@@ -90,9 +90,10 @@ class FileLock:
         except OSError as error:
             raise StoreError(f"cannot write to {path}: {error.strerror}; choose another home") from error
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            portable.lock(self._descriptor)
         except OSError as error:
-            holder = os.pread(self._descriptor, 1 << 16, 0).decode(errors="replace")
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            holder = os.read(self._descriptor, 1 << 16).decode(errors="replace")
             os.close(self._descriptor)
             if isinstance(error, BlockingIOError):
                 raise refusal(name, Holder.read(holder)) from None
@@ -103,7 +104,8 @@ class FileLock:
         held.add(self._descriptor)
         with suppress(OSError):  # a full disk; then others learn that the plan is in use, and not by whom
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, Holder.here().written().encode(), 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, Holder.here().written().encode())
 
     def release(self) -> None:
         """Let go."""
@@ -122,4 +124,4 @@ def _give_up_copies() -> None:
     held.clear()
 
 
-os.register_at_fork(after_in_child=_give_up_copies)
+portable.after_fork(_give_up_copies)

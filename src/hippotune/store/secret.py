@@ -21,12 +21,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from hippotune import portable
 from hippotune.durable import sync
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Checkpoint, Position
 
 FILE_NAME = "key"
 _BYTES = 32
+_CAREFULLY = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 _PURPOSE = "hippo checkpoint, 1"  # a check value of another meaning, or of another form, is another one
 
 _NEW = "then run hippo doctor --repair, which gives up the checkpoints that were kept with it"
@@ -117,7 +119,7 @@ def _read(path: Path) -> bytes | None:
     """Return the key in a file; None where there is no such file."""
     try:
         # Not through a link, which could lead to a file with known content; nor waiting for a pipe.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _CAREFULLY)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -135,16 +137,18 @@ def _read(path: Path) -> bytes | None:
             f"{path} is no key file: expected a file of {_BYTES} bytes. Put the right one back, "
             f"or remove it: {_NEW}"
         )
+    if portable.user() is None:  # Windows: who may read a file is up to its folder
+        return content
     if status.st_mode & 0o077:
         raise StoreError(
             f"the key file {path} has mode {stat.S_IMODE(status.st_mode):04o}: others can read or change it; "
             f"expected 0600. Run chmod 600 {path} if no one else has read it. Else remove it: {_NEW}. "
             "Where the file system keeps no modes, choose another home"
         )
-    if status.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (portable.user(), 0):
         raise KeyOfAnother(
             f"the key file {path} belongs to user {status.st_uid}, and this process runs as user "
-            f"{os.geteuid()}; run as that user, or choose another home"
+            f"{portable.user()}; run as that user, or choose another home"
         )
     return content
 
@@ -154,9 +158,10 @@ def _make(path: Path) -> None:
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o600)
         try:
-            os.fchmod(descriptor, 0o600)
+            if portable.user() is not None:
+                os.fchmod(descriptor, 0o600)
             os.write(descriptor, secrets.token_bytes(_BYTES))
             os.fsync(descriptor)
             with suppress(FileExistsError, FileNotFoundError):  # another process has made one meanwhile

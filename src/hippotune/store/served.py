@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from pathlib import Path
 
+from hippotune import portable
 from hippotune.durable import replacing
 from hippotune.errors import StoreError
 from hippotune.store.files import explained
@@ -42,7 +42,7 @@ def served_at(home: Path) -> str | None:
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        portable.lock(descriptor, shared=True)
     except BlockingIOError:
         try:
             return str(json.loads((home / _NAME).read_text())["url"])

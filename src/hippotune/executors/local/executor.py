@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import pwd
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hippotune import checks
+from hippotune import checks, portable
 from hippotune.errors import HippoError
 from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
@@ -77,7 +76,12 @@ class Local(Executor):
         return usual_threads(os.environ, len(shares_of_cores(self._workers)[0]))
 
     def warm_up(self, trainer: type[Trainer]) -> None:
-        """Start to import what workers need."""
+        """Start to import what workers need. Raises `HippoError` on a system that they do not run on."""
+        if not hasattr(os, "fork"):
+            raise HippoError(
+                "hippo.Local trains on Linux and macOS; on this system use Linux in WSL, or Study(url=...) "
+                "with a server on another machine"
+            )
         if self.worker_user is None and fork_server.is_possible():
             fork_server.warm_up(self.environment(), fork_server.used_by(trainer))
 
@@ -112,7 +116,7 @@ class Local(Executor):
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)
             for path in (job.checkpoints, *job.checkpoints.rglob("*")):
-                os.chown(path, pwd.getpwnam(self.worker_user).pw_uid, -1, follow_symlinks=False)
+                os.chown(path, portable.user_named(self.worker_user)[0], -1, follow_symlinks=False)
         slots: dict[int, Slot] = {}
         groups, hang_after = WorkerGroups(), self._hang_after
 

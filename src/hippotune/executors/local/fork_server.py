@@ -29,7 +29,6 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from hippotune.executors.keeper import keep
 from hippotune.executors.kept import with_sources
 from hippotune.scratch import mark
 
@@ -202,7 +201,7 @@ def main(parent: int, descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as channel:
         os.set_inheritable(descriptor, False)
         sys.path[:], modules, idle = pickle.loads(channel.recv(_MOST_BYTES))
-        _import(["hippotune.executors.worker.__main__", *modules])
+        _import(["hippotune.executors.keeper", "hippotune.executors.worker.__main__", *modules])
         work = _serve(channel, parent, idle)
     if work is not None:
         work()
@@ -259,6 +258,8 @@ def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], Non
 
 
 def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:
+    from hippotune.executors.keeper import keep
+
     output, lock, status, *own = handles
     for handle in handles:
         os.set_inheritable(handle, False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import pwd
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
+from hippotune import portable
 from hippotune.executors import lease_log
 from hippotune.executors.kept import Kept, KeptProcess
 from hippotune.executors.local.channel import Channel
@@ -79,10 +79,10 @@ class WorkerProcess:
         self._log = log
         # No link: the folder may belong to another user, who could redirect what is written, or whose file it
         # becomes.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | portable.NOT_THROUGH_LINKS
         with open(os.open(log, flags, 0o666), "ab") as output, theirs, ExitStack() as copies:
             if user is not None:
-                os.fchown(output.fileno(), pwd.getpwnam(user).pw_uid, -1)
+                os.fchown(output.fileno(), portable.user_named(user)[0], -1)
             descriptors = [theirs.fileno()]
             if echo is not None:  # its own number is taken by the child's output
                 descriptors.append(os.dup(echo))

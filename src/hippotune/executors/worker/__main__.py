@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-from hippotune import scratch
+from hippotune import portable, scratch
 from hippotune.errors import HippoError
 from hippotune.executors.base import Job
 from hippotune.executors.lease_log import LeaseLog
@@ -50,7 +50,7 @@ class _ParentChannel:
         os.set_inheritable(descriptor, False)
         self._connection = Connection(descriptor)
         # A process that user code forks must not keep the channel open when this one is dead.
-        os.register_at_fork(after_in_child=self._connection.close)
+        portable.after_fork(self._connection.close)
         self._sending = threading.Lock()
 
     def send(self, events: Sequence[Event]) -> None:
@@ -77,7 +77,7 @@ def main(
     A process that `is_fresh` was not forked: its addresses are its own.
     """
     faulthandler.enable()
-    if cores:
+    if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     lease_log = LeaseLog(log, echo)
     channel = _ParentChannel(descriptor)

@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from hippotune import portable
 from hippotune.causes import causes
 from hippotune.errors import TrainerError
 from hippotune.trainers.memory import is_out_of_memory
@@ -310,4 +311,4 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    portable.after_fork(_after_fork)
