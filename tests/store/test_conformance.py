@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -54,7 +56,7 @@ def logs(draw: st.DrawFn) -> NumbersRecorded:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Fact]]:
-    """Draw batches of facts that can follow each other."""
+    """Draw batches of facts that can follow each other. Nodes are numbered from 0 on."""
     known = draw(st.lists(configs(("lr", "optimizer")), min_size=1, max_size=3))
     config = st.sampled_from(known)
     parents = st.none() | st.integers(0, 5)
@@ -72,6 +74,8 @@ def histories(draw: st.DrawFn) -> list[list[Fact]]:
     ]
     numbers = draw(st.lists(whole, unique=True, max_size=20))
     facts = [draw(draw(st.sampled_from(kinds))(n)) for n in numbers]
+    nodes = itertools.count()
+    facts = [replace(fact, node=next(nodes)) if isinstance(fact, NodeAdded) else fact for fact in facts]
     cuts = sorted(draw(st.lists(st.integers(0, len(facts)), max_size=4)))
     return [facts[first:last] for first, last in zip([0, *cuts], [*cuts, len(facts)], strict=True)]
 
