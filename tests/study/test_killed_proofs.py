@@ -52,9 +52,12 @@ def test_a_proof_that_is_killed_is_made_again_and_decided_once(
     assert done.returncode == 0, done.stderr
     found, exactness = json.loads(done.stdout)
     assert found == [alone(home, config) for config in Grid(SPACE)]
-    assert exactness == "exact: rehearsed, 1 step repeated at branches"
     with open_store(home) as catalog:
         (plan,) = catalog.plans()
         facts = list(catalog.view(plan.key).read())
-    proofs = [(fact.kind, fact.outcome) for fact in facts if isinstance(fact, ProofRecorded)]
-    assert Counter(proofs) == {("rehearsal", "exact"): 1, ("audit", "exact"): 1}
+    proofs = Counter((fact.kind, fact.outcome) for fact in facts if isinstance(fact, ProofRecorded))
+    audits = proofs.pop(("audit", "exact"), 0)
+    assert proofs == {("rehearsal", "exact"): 1}
+    # Audits get a share of the time: where none was killed, a slow machine may come to the end without one.
+    assert audits == 1 or (audits, step) == (0, 2)
+    assert exactness == "exact: rehearsed" + ", 1 step repeated at branches" * audits
