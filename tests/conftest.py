@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hippotune.executors.local import fork_server
 from s3 import Server, s3_server
 
 # Where tests are started in the background, programs that they start would not hear Ctrl-C.
@@ -24,6 +25,9 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 # Tests start interpreters by the hundred: what these import is compiled once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Studies of many tests follow each other in one process: what their workers import is imported once.
+fork_server.IDLE_SECONDS = 120.0
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile(

@@ -83,7 +83,7 @@ def test_where_the_server_is_killed_its_workers_are_lost_and_others_come(rig: Ri
 
 
 def test_a_server_that_ends_at_once_is_an_error_and_no_endless_try(tmp_path: Path) -> None:
-    order = Order(0, (), tmp_path / "log", tmp_path, str(tmp_path), {})
+    order = Order("hippotune.executors.worker.__main__:run", (), "worker", tmp_path, str(tmp_path), {})
     with pytest.raises(OSError, match="ends at once, 3 times in a row"):
         fork_server.fork(order, {"PYTHONHOME": str(tmp_path)}, (), [])
 
@@ -92,5 +92,5 @@ def test_a_server_without_work_ends() -> None:
     server = ForkServer(os.environ, (), idle=0.0)
     assert server.process.wait(SECONDS) == 0
     with pytest.raises(EOFError):
-        server.fork(Order(0, (), Path("log"), Path(), "", {}), [])
+        server.fork(Order("hippotune.executors.worker.__main__:run", (), "worker", Path(), "", {}), [])
     server.close()

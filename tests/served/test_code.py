@@ -11,14 +11,17 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import hippotune as hippo
 from hippotune import GridSearch, InvalidInput, Study
+from hippotune.executors.local import fork_server
 from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.code import bundle
 from hippotune.serve.definition import Code, Definition, Submission, Tuned, differences
+from hippotune.tuners.base import Trials
 from served.serving import serving
 
 PROJECT = """
@@ -147,3 +150,41 @@ def test_tuners_that_say_nothing_of_their_parts_are_told_apart_by_their_files() 
     )
     assert differences(one, one) == []
     assert any(each.startswith("digest: ") for each in differences(one, other))
+
+
+class Family(hippo.Trainer):
+    """Says what process its worker was forked from."""
+
+    def build(self) -> None:
+        self.steps = 0
+
+    def setup(self, hp: dict[str, float]) -> None:
+        self.lr = hp["lr"]
+
+    def train(self) -> None:
+        self.steps += 1
+
+    def evaluate(self) -> dict[str, float]:
+        return {"forked_from": psutil.Process().parent().ppid()}
+
+
+class FamilyGrid(GridSearch):
+    """Says, in a file, what process its own was forked from."""
+
+    told: Path
+
+    async def run(self, trials: Trials) -> None:
+        self.told.write_text(str(psutil.Process().parent().ppid()))
+        await super().run(trials)
+
+
+@pytest.mark.skipif(not fork_server.is_possible(), reason="this system starts fresh interpreters")
+def test_worker_and_tuner_of_a_study_are_forked_off_one_process(tmp_path: Path) -> None:
+    tuner = FamilyGrid({"lr": [0.5]}, metric="forked_from", mode="max", max_steps=1)
+    tuner.told = tmp_path / "told"
+    with (
+        serving(tmp_path / "home") as running,
+        Study("family", Family, url=running.url, code="value", exact=False) as study,
+    ):
+        report = study.tune(tuner, progress=False)
+    assert report.best.metrics["forked_from"] == int(tuner.told.read_text())

@@ -57,6 +57,7 @@ class Parcel:
 
     It is found by `entry`, as ``package.module:Class``, or else pickled in `content`; classes of the modules
     `by_value` are in there as code. `path` is where modules are searched, `arguments` the program's own.
+    `modules` are worth importing before anything is forked that opens it.
     """
 
     trainer: str
@@ -65,6 +66,7 @@ class Parcel:
     by_value: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     job: Job | None = None
 
 

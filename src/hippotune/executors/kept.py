@@ -74,7 +74,7 @@ class KeptProcess(subprocess.Popen[bytes], Kept):
         arguments: Sequence[str],
         environment: Mapping[str, str],
         output: IO[bytes],
-        stdin: int = subprocess.DEVNULL,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
         descriptors: Sequence[int] = (),
         user: str | None = None,
     ) -> None:

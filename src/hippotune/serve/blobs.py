@@ -12,6 +12,7 @@ import stat
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from hippotune.durable import replacing
@@ -19,6 +20,8 @@ from hippotune.errors import InvalidInput
 from hippotune.executors.base import Parcel
 from hippotune.serve.definition import Code
 
+PROGRAMS = ("hippotune.serve.probe", "hippotune.serve.tuner")
+"""What opens parcels besides workers: all are forked off one process that has imported both."""
 _MOST_UNPACKED = 1 << 30
 
 
@@ -66,19 +69,22 @@ class Blobs:
         return self._folder / digest
 
     def parcel(self, code: Code) -> Parcel:
-        """Return what workers open to get a trainer."""
+        """Return what workers, probes and tuners' processes open to get a trainer."""
+        return replace(self._parcel(code), arguments=code.arguments, modules=(*code.libraries, *PROGRAMS))
+
+    def _parcel(self, code: Code) -> Parcel:
         here = tuple(sys.path)
         if code.kind == "entry":
-            return Parcel(code.trainer, entry=code.entry, path=here, arguments=code.arguments)
+            return Parcel(code.trainer, entry=code.entry, path=here)
         self.check_allowed("a bundle" if code.kind == "bundle" else "a class that is pickled by value")
         if code.kind == "bundle":
             with self._unpacking:  # many clients of one project may begin at once
                 folder = self._unpacked(code.digest)
             own = tuple(str(folder / PurePosixPath(part)) for part in code.path if _is_below(part))
-            return Parcel(code.trainer, entry=code.entry, path=(*own, *here), arguments=code.arguments)
+            return Parcel(code.trainer, entry=code.entry, path=(*own, *here))
         theirs = tuple(place for place in code.path if place and Path(place).exists())
         path = (*theirs, *(place for place in here if place not in theirs))
-        return Parcel(code.trainer, self.get(code.digest), "", code.by_value, path, code.arguments)
+        return Parcel(code.trainer, self.get(code.digest), "", code.by_value, path)
 
     def _unpacked(self, digest: str | None) -> Path:
         content = self.get(digest)

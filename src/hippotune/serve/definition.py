@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.executors.local.fork_server import Library
 from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
 from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
@@ -25,7 +26,7 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     `entry`, as ``package.module:Class``, is installed on the server, or is in the bundle with a digest; a
     class pickled by value is the file with that digest. `path` are folders that modules are searched in:
-    below the bundle, or on a machine that both sides share.
+    below the bundle, or on a machine that both sides share. `libraries` are slow to import, and used by it.
     """
 
     kind: Literal["entry", "bundle", "value"]
@@ -35,6 +36,7 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
     by_value: Texts = ()
     path: Texts = ()
     arguments: Texts = ()
+    libraries: tuple[Library, ...] = ()
 
 
 class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):

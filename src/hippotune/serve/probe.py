@@ -64,7 +64,8 @@ def _fits(trainer: type[Trainer]) -> str:
     return "batch" if ours else "narrow"
 
 
-def _main(result: Path) -> None:
+def main(result: str) -> None:
+    """Answer what the standard input asks."""
     parcel, question = pickle.loads(sys.stdin.buffer.read())
     try:
         found = {"answer": answer(parcel, question)}
@@ -72,8 +73,8 @@ def _main(result: Path) -> None:
         found = {"error": {"kind": type(error).__name__, "text": describe(error)}}
     except Exception as error:
         found = {"error": {"kind": "TrainerError", "text": describe(error)}}
-    result.write_text(json.dumps(found))
+    Path(result).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    main(sys.argv[1])

@@ -6,16 +6,16 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Parcel
-from hippotune.executors.kept import KeptProcess
+from hippotune.executors.local.programs import start_program
 from hippotune.identity.fingerprint import Fingerprint
 from hippotune.scratch import Scratch
 from hippotune.serve.messages import Failure
@@ -90,20 +90,23 @@ class Probes:
                 os.chmod(folder, 0o711)
                 result.touch()
                 os.chmod(result, 0o666)
-            with log.open("wb") as output:
-                process = KeptProcess(
+            with log.open("wb") as output, TemporaryFile() as source:
+                pickle.dump((parcel, question), source, protocol=5)
+                source.seek(0)
+                process = start_program(
                     "hippotune.serve.probe",
                     [str(result)],
                     self._environment(),
+                    parcel.modules,
+                    source,
                     output,
-                    stdin=subprocess.PIPE,
-                    user=self._user,
+                    self._user,
                 )
             try:
-                process.communicate(pickle.dumps((parcel, question), protocol=5))
+                status = process.wait()
             finally:
                 process.end()
-            return _read(parcel, result, log, process.returncode)
+            return _read(parcel, result, log, status)
 
 
 def _read(parcel: Parcel, result: Path, log: Path, status: int) -> dict[str, Any]:

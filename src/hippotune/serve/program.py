@@ -142,8 +142,8 @@ class Server:
         return executor
 
     def _environment(self) -> Mapping[str, str]:
-        """Return the environment of processes with user code."""
-        return dict(os.environ)
+        """Return the environment of processes with user code: that of workers, which they are forked with."""
+        return self._options.make_executor().environment()
 
     def run(self) -> None:
         """Serve."""

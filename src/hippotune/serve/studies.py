@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import subprocess
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +19,8 @@ from tempfile import TemporaryFile
 import msgspec
 
 from hippotune.errors import HippoError, InvalidInput
-from hippotune.executors.kept import KeptProcess
+from hippotune.executors.kept import Kept
+from hippotune.executors.local.programs import start_program
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission, differences
@@ -41,7 +42,7 @@ class Live:
         self.record = record
         self.outbox = Outbox(aio)
         self.snapshot: bytes = b""
-        self.process: KeptProcess | None = None
+        self.process: Kept | None = None
 
     @property
     def is_running(self) -> bool:
@@ -137,7 +138,7 @@ class Studies:
         process = live.process
         if process is not None:
             with suppress(OSError):
-                process.terminate()
+                process.send_signal(signal.SIGTERM)
 
     def close(self) -> None:
         """End all tuner processes; their studies go on with the next server."""
@@ -146,7 +147,7 @@ class Studies:
             process = live.process
             if process is not None:
                 with suppress(OSError):
-                    process.terminate()
+                    process.send_signal(signal.SIGTERM)
             live.outbox.close()
 
     # Tuner processes.
@@ -179,18 +180,21 @@ class Studies:
         submission = msgspec.json.encode(record.submission)
         certificate = None if self._certificate is None else self._certificate.read_text()
         server = self._url(), token, certificate
-        greeting = pickle.dumps((parcel, submission, content, record.seconds_left, server), protocol=5)
-        with TemporaryFile() as log:
-            live.process = process = KeptProcess(
+        greeting = parcel, submission, content, record.seconds_left, server
+        with TemporaryFile() as log, TemporaryFile() as source:
+            pickle.dump(greeting, source, protocol=5)
+            source.seek(0)
+            live.process = process = start_program(
                 "hippotune.serve.tuner",
                 [],
                 self._environment(),
+                parcel.modules,
+                source,
                 log,
-                stdin=subprocess.PIPE,
-                user=self._worker_user,
+                self._worker_user,
             )
             try:
-                process.communicate(greeting)
+                process.wait()
             finally:
                 live.process = None
                 process.end()

@@ -111,7 +111,7 @@ class Local(Executor):
             shares=shares if threads <= len(shares[0]) else [],
             environment=self.environment(threads),
             user=self.worker_user,
-            modules=() if job.trainer is None else fork_server.used_by(job.trainer),
+            modules=fork_server.used_by(job.opened) if job.parcel is None else job.parcel.modules,
         )
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)

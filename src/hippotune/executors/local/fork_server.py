@@ -1,10 +1,10 @@
-"""A process that has imported what workers need, and forks them: seconds become milliseconds.
+"""A process that has imported what programs need, and forks them: seconds become milliseconds.
 
 The program is ``python -m hippotune.executors.local.fork_server PARENT DESCRIPTOR``. It imports Hippo's
 worker and those `SLOW` libraries that a trainer's modules use. It runs no code of the user's and starts no
-thread, so that a fork of it is as good as a fresh process. Each fork becomes a keeper with a worker below it.
-The program ends with its parent, and `IDLE_SECONDS` after the last of its workers: until then, a study that
-follows another begins at once.
+thread, so that a fork of it is as good as a fresh process. Each fork becomes a keeper with a program below:
+a worker, or on a server also a study's tuner. The process ends with its parent, and `IDLE_SECONDS` after the
+last of its programs: until then, a study that follows another begins at once.
 
 `multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
 and the environment in which it was started; here that decides how many threads libraries compute with.
@@ -28,11 +28,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Literal, get_args
 
 from hippotune.executors.kept import with_sources
 from hippotune.scratch import mark
 
-SLOW = ("numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning")
+Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning"]
+SLOW: tuple[Library, ...] = get_args(Library)
 """Libraries that are slow to import, and that may be forked when they were."""
 IDLE_SECONDS = 10.0
 # What differs between studies of one process without meaning anything to a library that is imported.
@@ -46,11 +48,15 @@ _MOST_STARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A worker that is to be forked. `folder` is removed at its end; it begins in `directory`."""
+    """A program that is to be forked: a function, as ``package.module:name``, and its arguments.
 
-    worker: int
-    cores: tuple[int, ...]
-    log: Path
+    Descriptors that come with it are arguments too, the last ones. `name` is what the system shows. `folder`
+    is removed at its end; it begins in `directory`.
+    """
+
+    program: str
+    arguments: tuple[object, ...]
+    name: str
     folder: Path
     directory: str
     environment: dict[str, str]
@@ -61,10 +67,18 @@ def used_by(trainer: type) -> tuple[str, ...]:
 
     What is loaded in a process may be part of its state, as torch's random numbers are.
     """
-    modules = [sys.modules[base.__module__] for base in trainer.__mro__ if base.__module__ in sys.modules]
-    found = {_library_of(value) for module in modules for value in vars(module).values()}
-    own = [module.__name__ for module in modules if module.__name__.startswith("hippotune.")]
-    return (*(name for name in SLOW if name in found), *own)
+    own = [module.__name__ for module in _modules_of(trainer) if module.__name__.startswith("hippotune.")]
+    return (*libraries_of(trainer), *own)
+
+
+def libraries_of(trainer: type) -> tuple[Library, ...]:
+    """Return which of the `SLOW` libraries a trainer's modules have."""
+    found = {_library_of(value) for module in _modules_of(trainer) for value in vars(module).values()}
+    return tuple(name for name in SLOW if name in found)
+
+
+def _modules_of(trainer: type) -> list[ModuleType]:
+    return [sys.modules[base.__module__] for base in trainer.__mro__ if base.__module__ in sys.modules]
 
 
 def _library_of(value: object) -> str:
@@ -76,7 +90,7 @@ class ForkServer:
     """One such process, as its parent sees it; any thread may call `fork`."""
 
     def __init__(
-        self, environment: Mapping[str, str], modules: Sequence[str], idle: float = IDLE_SECONDS
+        self, environment: Mapping[str, str], modules: Sequence[str], idle: float | None = None
     ) -> None:
         self._lock = threading.Lock()
         self.modules = tuple(modules)
@@ -93,7 +107,8 @@ class ForkServer:
                 process_group=0,  # Ctrl-C does not reach it
             )
         with suppress(ConnectionError):  # where it has ended already, `fork` says so
-            self._socket.send(pickle.dumps((sys.path, list(modules), idle)))
+            given = sys.path, list(modules), IDLE_SECONDS if idle is None else idle
+            self._socket.send(pickle.dumps(given))
 
     def bring_in(self, modules: Sequence[str]) -> None:
         """Have further modules imported, before anything is forked."""
@@ -180,7 +195,7 @@ def _surroundings(environment: Mapping[str, str]) -> _Key:
 def fork(
     order: Order, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
 ) -> tuple[int, int]:
-    """Fork a worker off the server for its environment; see `ForkServer.fork`."""
+    """Fork a program off the server for its environment; see `ForkServer.fork`."""
     for _ in range(_MOST_STARTS):
         server = warm_up(environment, modules)
         try:
@@ -190,7 +205,7 @@ def fork(
                 for key in [key for key, each in _servers.items() if each is server]:
                     del _servers[key]
                     server.close()
-    raise OSError(f"the process that workers are forked from ends at once, {_MOST_STARTS} times in a row")
+    raise OSError(f"the process that others are forked from ends at once, {_MOST_STARTS} times in a row")
 
 
 # The process itself.
@@ -260,27 +275,27 @@ def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], Non
 def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:
     from hippotune.executors.keeper import keep
 
-    output, lock, status, *own = handles
+    lock, status, source, output, *own = handles
     for handle in handles:
         os.set_inheritable(handle, False)
     os.setpgid(0, 0)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    os.close(output)
+    for stream, handle in enumerate((source, output, output)):
+        os.dup2(handle, stream)
+    for handle in (source, output):
+        os.close(handle)
     os.environ.clear()
     os.environ.update(order.environment)
     os.chdir(order.directory)
-    keep(partial(_become_worker, order, lock, status, own), server, lock, status)
+    keep(partial(_become, order, lock, status, own), server, lock, status)
 
 
-def _become_worker(order: Order, lock: int, status: int, own: Sequence[int]) -> None:
-    from hippotune.executors.worker.__main__ import run
-
+def _become(order: Order, lock: int, status: int, own: Sequence[int]) -> None:
     os.close(lock)
     os.close(status)
     mark(order.folder)
-    Path("/proc/self/comm").write_text(f"hippo-worker-{order.worker}")
-    run(own[0], order.worker, order.cores, order.log, *own[1:])
+    Path("/proc/self/comm").write_text(order.name)
+    module, _, name = order.program.partition(":")
+    getattr(importlib.import_module(module), name)(*order.arguments, *own)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker's process that was forked off a fork server, with its keeper, as the engine's process sees it."""
+"""A program that was forked off a fork server, with its keeper, as the process that wanted it sees it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import nullcontext
 from typing import IO
 
 from hippotune.executors.kept import Kept, with_sources
@@ -17,29 +17,34 @@ from hippotune.executors.local.fork_server import Order, fork
 from hippotune.scratch import VARIABLE, Scratch
 
 
-class ForkedWorker(Kept):
-    """See the module. The keeper says how the worker ended; one that is killed says nothing."""
+class ForkedProcess(Kept):
+    """See the module. The keeper says how the program ended; one that is killed says nothing.
+
+    `program` is a function, as ``package.module:name``; see `Order` for the rest.
+    """
 
     def __init__(
         self,
-        worker: int,
-        cores: Sequence[int],
-        log: Path,
+        program: str,
+        arguments: Sequence[object],
+        name: str,
         environment: Mapping[str, str],
         modules: Sequence[str],
         output: IO[bytes],
-        descriptors: Sequence[int],
+        source: IO[bytes] | None = None,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.returncode = None
         self._lock = threading.Lock()
         self._scratch = Scratch()
         self.folder = self._scratch.path
         own = {**with_sources(environment), VARIABLE: str(self.folder)}
-        order = Order(worker, tuple(cores), log.absolute(), self.folder, os.getcwd(), own)
+        order = Order(program, tuple(arguments), name, self.folder, os.getcwd(), own)
         self._status, status = os.pipe()
-        handles = [output.fileno(), self._scratch.descriptor, status, *descriptors]
         try:
-            self.pid, self._process = fork(order, environment, modules, handles)
+            with open(os.devnull, "rb") if source is None else nullcontext(source) as given:
+                handles = [self._scratch.descriptor, status, given.fileno(), output.fileno(), *descriptors]
+                self.pid, self._process = fork(order, environment, modules, handles)
         except BaseException:
             os.close(self._status)
             self._scratch.remove()
@@ -50,12 +55,12 @@ class ForkedWorker(Kept):
         self._scratch.let_go()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return how the worker ended, when nothing is left of it."""
+        """Return how the program ended, when nothing is left of it."""
         if self.returncode is None:
             ended = select.poll()
             ended.register(self._process, select.POLLIN)
             if not ended.poll(None if timeout is None else timeout * 1000):
-                raise subprocess.TimeoutExpired(f"worker process {self.pid}", timeout or 0.0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
             with self._lock:
                 if self.returncode is None:
                     self.returncode = int(os.read(self._status, 32) or -signal.SIGKILL)

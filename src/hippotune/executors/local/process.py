@@ -18,7 +18,7 @@ from hippotune import portable
 from hippotune.executors import lease_log
 from hippotune.executors.kept import Kept, KeptProcess
 from hippotune.executors.local.channel import Channel
-from hippotune.executors.local.forked import ForkedWorker
+from hippotune.executors.local.forked import ForkedProcess
 from hippotune.protocol.events import Event
 
 # A worker exits with this status to be replaced, because an error may lie in its process.
@@ -89,13 +89,20 @@ class WorkerProcess:
                 copies.callback(os.close, descriptors[-1])
             self._process: Kept
             if modules is not None:
-                self._process = ForkedWorker(worker, cores, log, environment, modules, output, descriptors)
+                self._process = ForkedProcess(
+                    "hippotune.executors.worker.__main__:run",
+                    [worker, tuple(cores), log.absolute()],
+                    f"hippo-worker-{worker}",
+                    environment,
+                    modules,
+                    output,
+                    descriptors=descriptors,
+                )
             else:
-                channel, *echoes = map(str, descriptors)
-                arguments = [channel, str(worker), ",".join(map(str, cores)), str(log), *echoes]
+                arguments = [worker, ",".join(map(str, cores)), log, *descriptors]
                 self._process = KeptProcess(
                     "hippotune.executors.worker",
-                    arguments,
+                    list(map(str, arguments)),
                     environment,
                     output,
                     descriptors=descriptors,

@@ -1,4 +1,4 @@
-"""The program of a worker: ``python -m hippotune.executors.worker DESCRIPTOR WORKER CORES LOG [ECHO]``.
+"""The program of a worker: ``python -m hippotune.executors.worker WORKER CORES LOG DESCRIPTOR [ECHO]``.
 
 The main thread trains: user code runs there, as many libraries want it. A second reads commands from the
 connection with the given descriptor, and ends the process when the other end is gone. A third, the saver,
@@ -153,10 +153,10 @@ def _exit(status: int) -> NoReturn:
 
 
 def run(
-    descriptor: int,
     worker: int,
     cores: Sequence[int],
     log: Path,
+    descriptor: int,
     echo: int | None = None,
     *,
     is_fresh: bool = False,
@@ -174,9 +174,8 @@ def run(
 if __name__ == "__main__":
     run(
         int(sys.argv[1]),
-        int(sys.argv[2]),
-        [int(core) for core in sys.argv[3].split(",") if core],
-        Path(sys.argv[4]),
-        *map(int, sys.argv[5:]),
+        [int(core) for core in sys.argv[2].split(",") if core],
+        Path(sys.argv[3]),
+        *map(int, sys.argv[4:]),
         is_fresh=True,
     )

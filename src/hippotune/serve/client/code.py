@@ -14,6 +14,7 @@ from typing import Literal
 
 from hippotune import short
 from hippotune.errors import InvalidInput
+from hippotune.executors.local.fork_server import libraries_of
 from hippotune.executors.shipping import is_importable, wrap
 from hippotune.identity.ownership import is_users
 from hippotune.serve.client.api import Api
@@ -31,13 +32,14 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     kind = kind or _usual(trainer)
     name = f"{trainer.__module__}.{trainer.__qualname__}"
     entry = f"{trainer.__module__}:{trainer.__qualname__}"
+    libraries = libraries_of(trainer)
     if kind == "entry":
-        return Code("entry", name, entry)
+        return Code("entry", name, entry, libraries=libraries)
     if kind == "value":
         parcel = wrap(trainer)
         digest = send(api, parcel.content)
         path = tuple(str(Path(place).absolute()) for place in parcel.path)
-        return Code("value", name, "", digest, parcel.by_value, path, parcel.arguments)
+        return Code("value", name, "", digest, parcel.by_value, path, parcel.arguments, libraries)
     root = project_of(trainer)
     if root is None:
         raise InvalidInput(f"{name} is in no project that git tracks: expected code='value' or code='entry'")
@@ -48,7 +50,8 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     places = [Path(place).resolve() for place in sys.path]
     below = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
     arguments = tuple(sys.argv)
-    return Code("bundle", name, entry, send(api, content), (), tuple(dict.fromkeys(below)), arguments)
+    path = tuple(dict.fromkeys(below))
+    return Code("bundle", name, entry, send(api, content), (), path, arguments, libraries)
 
 
 def in_reach(code: Code) -> Callable[[str], bool]:

@@ -1,0 +1,32 @@
+"""Programs that open users' code: forked where the system can, else fresh interpreters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from hippotune.executors.kept import Kept, KeptProcess
+from hippotune.executors.local import fork_server
+from hippotune.executors.local.forked import ForkedProcess
+
+
+def start_program(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    modules: Sequence[str],
+    source: IO[bytes],
+    output: IO[bytes],
+    user: str | None = None,
+) -> Kept:
+    """Start the function `main` of a module. It reads from `source`; what it prints goes to `output`.
+
+    With `user`, it is a fresh interpreter that runs as that user of the system. Otherwise it is forked off a
+    process that has imported `modules`, where the system can do that.
+
+    The thread that starts it has to last as long as the program: see `KeptProcess`.
+    """
+    if user is None and fork_server.is_possible():
+        name = f"hippo-{module.rpartition('.')[2]}"
+        return ForkedProcess(f"{module}:main", arguments, name, environment, modules, output, source)
+    return KeptProcess(module, arguments, environment, output, source, user=user)
