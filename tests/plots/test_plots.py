@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import chromium
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.plan.facts import Checkpoint, SpanRecorded
 from hippotune.plan.node import Node
@@ -241,11 +242,10 @@ def test_a_figure_is_saved_as_a_page_that_needs_nothing_else(tmp_path: Path) -> 
         save(timeline(SPANS), tmp_path / "timeline.docx")
 
 
-def test_a_figure_is_saved_as_a_picture(tmp_path: Path) -> None:
-    try:
-        picture = save(timeline(SPANS), tmp_path / "timeline.png")
-    except MissingExtra as missing:
-        pytest.skip(str(missing))
+def test_a_figure_is_saved_as_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER_PATH", str(chromium.FOLDER / "chromium"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(chromium.FOLDER / "lib"))
+    picture = save(timeline(SPANS), tmp_path / "timeline.png")
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
