@@ -1,22 +1,25 @@
-"""How much time a study has left, whatever becomes of its server and of the clock on the wall."""
+"""What a study has left of its time and of its budget, whatever becomes of its server and of clocks."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hippotune.serve import clock
+from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Code, Definition, Submission, Tuned
+from hippotune.serve.messages import Beat, Counted
 from hippotune.serve.records import Records, StudyRecord
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> StudyRecord:
-    """A study with a hundred seconds, as the next server reads it."""
-    tuned = Tuned("loss", "min", seconds=100.0)
+    """A study with a hundred seconds and fifty of workers, as the next server reads it."""
+    tuned = Tuned("loss", "min", seconds=100.0, worker_seconds=50.0)
     submission = Submission(Definition("test", Code("entry", "Walker")), tuned)
     made = StudyRecord("test", "", submission, "running", time.time(), began=Moment.now())
     Records(tmp_path).keep(made)
@@ -51,3 +54,27 @@ def test_a_deadline_goes_on_while_the_machine_starts_anew(
 def test_a_study_whose_time_is_up_ends_at_once(record: StudyRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     set_clocks(monkeypatch, machine=200.0, wall=0.0)
     assert record.seconds_left == 0.01
+
+
+@pytest.mark.parametrize(("spent", "left"), [(0.0, 50.0), (20.0, 30.0), (80.0, 0.01)])
+def test_what_a_study_spent_on_one_server_it_does_not_have_on_the_next(
+    record: StudyRecord, tmp_path: Path, spent: float, left: float
+) -> None:
+    Records(tmp_path).keep(msgspec.structs.replace(record, spent=spent))
+    (read,) = Records(tmp_path).read_all()
+    assert read.worker_seconds_left == left
+    assert record.worker_seconds_left == 50.0
+
+
+def test_a_client_goes_on_counting_what_it_spent_when_another_server_begins_at_nothing() -> None:
+    def beat(spent: float) -> Beat:
+        return Beat(0.0, 1, None, 0.0, 1, Counted(0, 0.0, 0, 0.0, 0.0), spent, None, 1, (), 1, 0.0, 0.0, 0)
+
+    readings = RemoteReadings(lambda config, step: 0)
+    readings.renewed(beat(100.0))  # by an earlier study of that name
+    assert (readings.spent("test"), readings.as_there(50.0)) == (0.0, 150.0)
+    readings.beats(beat(120.0))
+    readings.renewed(beat(0.0))
+    assert (readings.spent("test"), readings.as_there(50.0)) == (20.0, 30.0)
+    readings.beats(beat(5.0))
+    assert readings.spent("test") == 25.0

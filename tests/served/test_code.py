@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import random
 import subprocess
 import sys
@@ -109,6 +110,28 @@ def test_a_bundle_that_reaches_out_of_its_folder_is_refused(tmp_path: Path, name
         blobs.parcel(Code("bundle", "a.B", "a:B", digest))
     with pytest.raises(InvalidInput, match="as its address says"):
         blobs.put("0" * 64, content)
+
+
+def test_code_that_was_not_used_for_a_day_is_removed_unless_it_is_in_use(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "code", allow_code=True)
+    codes = []
+    for number in range(4):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(f"module{number}.py", "")
+        digest = hashlib.sha256(file.getvalue()).hexdigest()
+        blobs.put(digest, file.getvalue())
+        codes.append(Code("bundle", "a.B", "a:B", digest))
+        blobs.parcel(codes[-1])
+        os.utime(tmp_path / "code" / digest, (0, 0))
+    running, used, sent = (str(code.digest) for code in codes[1:])
+    blobs.parcel(codes[2])
+    blobs.put(sent, (tmp_path / "code" / sent).read_bytes())
+    blobs.remove_unused({running})
+    for folder in ("code", "bundles"):
+        assert {path.name for path in (tmp_path / folder).iterdir()} == {running, used, sent}
+    with pytest.raises(InvalidInput, match="send it first"):
+        blobs.parcel(codes[0])
 
 
 class Quiet(GridSearch):

@@ -44,7 +44,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     roles = {"reader": "read", "writer": "submit", "boss": "admin"}
     file.write_text("\n".join(f"{name} {roles[name]} {token}" for name, token in TOKENS.items()))
     file.chmod(0o600)
-    limits = Limits(body_bytes=10_000, code_bytes=1000)
+    limits = Limits(body_bytes=10_000, code_bytes=1000, sessions=2, studies=0)
     with serving(folder / "home", token_file=file, allow_code=False, limits=limits) as running:
         yield running
 
@@ -95,6 +95,26 @@ def test_a_study_of_another_user_is_not_spoken_for(guarded: Running) -> None:
     for pulses in ("nan", "-1", "soon"):
         address = f"/plans/{key}/sessions/one/items?pulses={pulses}"
         assert ask(guarded, "GET", address, "writer").status_code == 422
+
+
+def test_sessions_and_studies_of_one_user_are_limited(guarded: Running) -> None:
+    code = {"kind": "entry", "trainer": "study.walkers.Walker", "entry": "study.walkers:Walker"}
+    definition = {"study": "many", "code": code}
+    opened = ask(guarded, "POST", "/plans", "boss", json=definition).json()
+
+    def begin(session: str) -> httpx.Response:
+        address = f"/plans/{opened['key']}/sessions/{session}"
+        return ask(guarded, "PUT", address, "boss", json={"study": "many"})
+
+    assert [begin(each).status_code for each in ("a", "b", "a", "c")] == [200, 200, 200, 429]
+    assert "2 sessions of yours" in begin("c").json()["text"]
+    ask(guarded, "DELETE", f"/plans/{opened['key']}/sessions/a", "boss")
+    assert begin("c").status_code == 200
+    described = {"space": {"lr": [0.1]}, "tuner": {"kind": "GridSearch"}}
+    tuned = {"metric": "loss", "mode": "min", "described": described}
+    submission = {"definition": definition, "tuned": tuned}
+    answer = ask(guarded, "PUT", "/studies/many", "boss", json=submission)
+    assert (answer.status_code, "0 studies of yours" in answer.json()["text"]) == (429, True)
 
 
 def test_data_that_has_no_end_is_not_read() -> None:

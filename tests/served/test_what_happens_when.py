@@ -22,7 +22,9 @@ from hippotune.serve import hub
 from hippotune.serve.client.api import Api, ServerRefused
 from hippotune.serve.client.facts import read_facts
 from hippotune.serve.client.following import follow, send_study
+from hippotune.serve.records import StudyRecord
 from hippotune.serve.reports import report_of
+from hippotune.study.limits import Limits
 from hippotune.study.report import Report
 from hippotune.view.base import Silent
 from served.serving import CuttingProxy, ServerProcess, serving, wait_for
@@ -146,6 +148,25 @@ def test_a_server_is_killed_and_everyone_waits_and_goes_on(
             server.kill()
             server.start()
         assert results(reports[0]) == expected
+
+
+def test_a_budget_is_not_given_again_by_the_next_server(tmp_path: Path) -> None:
+    def record() -> StudyRecord:
+        found: StudyRecord = Api(server.url).call("GET", "/studies/test", None, StudyRecord)
+        return found
+
+    with ServerProcess(tmp_path / "home") as server:
+        study = study_at(server.url, SlowWalker, tuner="server")
+        send_study(study, grid(steps=1000), limits=Limits(worker_seconds=2.0))
+        wait_for(lambda: record().spent)
+        server.kill()
+        server.start()
+        kept = record()
+        assert kept.spent > 0
+        assert kept.worker_seconds_left == 2.0 - kept.spent
+        ended = follow(Api(server.url), "test", Silent())
+        assert ended.end is not None
+        assert ended.end.ended_by == "budget"
 
 
 def test_what_was_answered_and_not_durable_when_the_server_was_killed_is_asked_again(

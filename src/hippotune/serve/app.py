@@ -31,6 +31,8 @@ from hippotune.serve.version import MINIMUM, VERSION
 from hippotune.store.catalog import open_store
 
 _SWEEP_SECONDS = 2.0
+# Clients of the last server have come back before its code is looked through.
+_CODE_SECONDS = 3600.0
 _STORE_SECONDS = 5.0
 _THREADS = 64
 
@@ -151,7 +153,8 @@ class Application:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "requests"))
         async with anyio.create_task_group():  # which streams have; it imports much at its first use
             pass
-        tasks = [asyncio.create_task(self._health.watch()), asyncio.create_task(self._sweep())]
+        jobs = (self._health.watch(), self._sweep(), self._sweep_code())
+        tasks = [asyncio.create_task(job) for job in jobs]
         self._hub.begin()
         self._studies.begin()
         try:
@@ -165,6 +168,12 @@ class Application:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self._hub.sweep()
+
+    async def _sweep_code(self) -> None:
+        while True:
+            await asyncio.sleep(_CODE_SECONDS)
+            needed = self._hub.code_in_use | self._studies.code_in_use
+            await asyncio.to_thread(self._hub.blobs.remove_unused, needed)
 
 
 def document_of_all() -> dict[str, Any]:

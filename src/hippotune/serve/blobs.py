@@ -1,17 +1,22 @@
 """Files that clients have sent, by their digests: pickled code, and bundles of projects. None is opened here.
 
-A bundle is a ZIP archive of plain files; it is unpacked, once, into a folder of its own for workers.
+A bundle is a ZIP archive of plain files; it is unpacked, once, into a folder of its own for workers. A client
+sends its code whenever it begins: what was not used for a day, and is not in use, is removed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import stat
 import sys
 import threading
+import time
 import zipfile
+from collections.abc import Set
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +28,7 @@ from hippotune.serve.definition import Code
 PROGRAMS = ("hippotune.serve.probe", "hippotune.serve.tuner")
 """What opens parcels besides workers: all are forked off one process that has imported both."""
 _MOST_UNPACKED = 1 << 30
+_KEPT_SECONDS = 24 * 3600.0
 
 
 class CodeRefused(InvalidInput):
@@ -35,7 +41,7 @@ class Blobs:
     def __init__(self, folder: Path, allow_code: bool) -> None:
         self._folder = folder
         self._allow_code = allow_code
-        self._unpacking = threading.Lock()
+        self._lock = threading.Lock()
 
     def check_allowed(self, what: str) -> None:
         """Raise `CodeRefused` where clients may not bring code."""
@@ -45,9 +51,6 @@ class Blobs:
                 "point that is installed there and keep the tuner with Study(..., tuner='client'), or have "
                 "the server started with --allow-code"
             )
-
-    def __contains__(self, digest: str) -> bool:
-        return self._file(digest).exists()
 
     def put(self, digest: str, content: bytes) -> None:
         """Keep a file."""
@@ -60,10 +63,22 @@ class Blobs:
 
     def get(self, digest: str | None) -> bytes:
         """Return a file."""
+        file = self._file(digest or "none")
         try:
-            return self._file(digest or "none").read_bytes()
+            with self._lock:
+                os.utime(file)
+                return file.read_bytes()
         except FileNotFoundError:
             raise InvalidInput(f"there is no file {digest} here; send it first") from None
+
+    def remove_unused(self, needed: Set[str | None]) -> None:
+        """Remove what was not used for a day, but for what is `needed`."""
+        oldest = time.time() - _KEPT_SECONDS
+        for file in [*self._folder.iterdir()] if self._folder.is_dir() else []:
+            with self._lock, suppress(FileNotFoundError):
+                if file.name not in needed and file.stat().st_mtime < oldest:
+                    shutil.rmtree(self._bundle(file.name), ignore_errors=True)
+                    file.unlink()
 
     def _file(self, digest: str) -> Path:
         return self._folder / digest
@@ -78,20 +93,25 @@ class Blobs:
             return Parcel(code.trainer, entry=code.entry, path=here)
         self.check_allowed("a bundle" if code.kind == "bundle" else "a class that is pickled by value")
         if code.kind == "bundle":
-            with self._unpacking:  # many clients of one project may begin at once
-                folder = self._unpacked(code.digest)
+            folder = self._unpacked(code.digest)
             own = tuple(str(folder / PurePosixPath(part)) for part in code.path if _is_below(part))
             return Parcel(code.trainer, entry=code.entry, path=(*own, *here))
         theirs = tuple(place for place in code.path if place and Path(place).exists())
         path = (*theirs, *(place for place in here if place not in theirs))
         return Parcel(code.trainer, self.get(code.digest), "", code.by_value, path)
 
+    def _bundle(self, digest: str) -> Path:
+        return self._folder.parent / "bundles" / digest
+
     def _unpacked(self, digest: str | None) -> Path:
         content = self.get(digest)
-        target = self._folder.parent / "bundles" / str(digest)
+        with self._lock:  # many clients of one project may begin at once
+            return self._unpack(content, self._bundle(str(digest)))
+
+    def _unpack(self, content: bytes, target: Path) -> Path:
         if target.is_dir():
             return target
-        temporary = target.with_name(f".{digest}.partial")
+        temporary = target.with_name(f".{target.name}.partial")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
@@ -99,7 +119,7 @@ class Blobs:
                 _check(archive)
                 archive.extractall(temporary)
         except zipfile.BadZipFile as error:
-            raise InvalidInput(f"the bundle {digest} is no ZIP archive: {error}") from None
+            raise InvalidInput(f"the bundle {target.name} is no ZIP archive: {error}") from None
         for path in (temporary, *temporary.rglob("*")):  # workers may run as another user
             path.chmod(0o755 if path.is_dir() else 0o644)
         temporary.rename(target)

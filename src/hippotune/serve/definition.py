@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -142,11 +141,6 @@ def define(study: Study, code: Code) -> Definition:
 def _there(given: str | Path | None) -> str | None:
     """Return a path or a URL as the server finds it."""
     return str(given.expanduser().absolute()) if isinstance(given, Path) else given
-
-
-def digest_of(value: Struct) -> str:
-    """Return what a definition is known by."""
-    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
 def differences(one: Submission, other: Submission) -> list[str]:

@@ -44,12 +44,17 @@ class Refused(HippoError):
 
 @dataclass
 class Limits:
-    """How much one user may ask for: requests a second on average, how many at once, and bytes of one."""
+    """How much one user may ask for: requests a second on average, how many at once, and bytes of one.
+
+    And how many sessions may be open, and studies be tuned, at the same time.
+    """
 
     rate: float = 2000.0
     burst: float = 4000.0
     body_bytes: int = 16 << 20
     code_bytes: int = 64 << 20
+    sessions: int = 1000
+    studies: int = 100
 
 
 @dataclass

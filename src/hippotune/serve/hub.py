@@ -59,7 +59,7 @@ class NotNow(HippoError):
 
 @dataclass
 class ServedPlan:
-    """A plan that is open."""
+    """A plan that is open; `code` are the files that studies brought, by their digests."""
 
     identity: Identity
     runtime: Runtime
@@ -68,6 +68,7 @@ class ServedPlan:
     feed: Outbox
     inbox: Inbox
     incarnation: str
+    code: set[str | None] = field(default_factory=set)
     sessions: dict[str, Session] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     idle_since: float = field(default_factory=time.monotonic)
@@ -163,6 +164,7 @@ class Hub:
             else:
                 with open_store(self.folder, self._place.store) as catalog:
                     catalog.bind(listed_as(definition.study, definition.share), identity.key)
+            plan.code.add(definition.code.digest)
             plan.idle_since = time.monotonic()
             workers = plan.runtime.executor.workers
             parts = KeyParts.of(identity.key)
@@ -247,6 +249,11 @@ class Hub:
         """The plans that are open."""
         return list(self._plans.values())
 
+    @property
+    def code_in_use(self) -> set[str | None]:
+        """The files of open plans, by their digests."""
+        return {digest for plan in self.plans for digest in list(plan.code)}
+
     def note_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
         """Have the store remember what a study is tuned for."""
         with open_store(self.folder, self._place.store) as catalog:
@@ -282,6 +289,11 @@ class Hub:
             return SessionOpened(session.committed, session.beat(), plan.incarnation, plan.feed.last)
 
         return plan, await plan.ask(begun)
+
+    def sessions_of(self, user: str, besides: str) -> int:
+        """Return how many sessions a user has, besides one."""
+        sessions = [each for plan in self.plans for each in list(plan.sessions.values())]
+        return sum(each.user == user and each.id != besides for each in sessions)
 
     def session(self, key: str, id: str) -> tuple[ServedPlan, Session]:
         """Return a session that has begun; `NotHere` where it has not."""

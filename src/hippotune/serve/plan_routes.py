@@ -128,8 +128,11 @@ class PlanRoutes:
     async def begin(self, request: Request) -> Response:
         """Begin a session."""
         start = await self._body(request, SessionStart)
-        key, id = request.path_params["key"], request.path_params["id"]
-        plan, opened = await self._hub.begin_session(key, id, start.study, request.state.user.name)
+        key, id, user = request.path_params["key"], request.path_params["id"], request.state.user.name
+        most = self._guard.limits.sessions
+        if self._hub.sessions_of(user, besides=id) >= most:
+            raise Refused(429, f"{most:,} sessions of yours are open: end some of them", 60.0)
+        plan, opened = await self._hub.begin_session(key, id, start.study, user)
         if start.metric is not None and start.mode is not None:
             await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
         return reply(opened)

@@ -15,6 +15,7 @@ from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission
 from hippotune.serve.messages import ConfigJson, Failure, Number
 
+_LEAST = 0.01
 State = Literal["running", "ended", "failed", "stopped"]
 
 
@@ -46,7 +47,10 @@ class Ended(Struct, omit_defaults=True):
 
 
 class StudyRecord(Struct):
-    """A study. Times are seconds since the epoch; its limit of time counts from when it `began`."""
+    """A study. Times are seconds since the epoch; its limit of time counts from when it `began`.
+
+    `spent` are the worker-seconds that it has taken at least, where they are limited.
+    """
 
     name: str
     user: str
@@ -56,6 +60,7 @@ class StudyRecord(Struct):
     ended: float | None = None
     end: Ended | None = None
     began: Moment | None = None
+    spent: float = 0.0
 
     @property
     def seconds_left(self) -> float | None:
@@ -64,7 +69,13 @@ class StudyRecord(Struct):
         if seconds is None:
             return None
         began = self.began or Moment("", 0.0, self.made)
-        return max(seconds - began.passed(), 0.01)
+        return max(seconds - began.passed(), _LEAST)
+
+    @property
+    def worker_seconds_left(self) -> float | None:
+        """What is left of its worker time; None where it has no limit."""
+        seconds = self.submission.tuned.worker_seconds
+        return None if seconds is None else max(seconds - self.spent, _LEAST)
 
 
 class StudyLine(Struct):

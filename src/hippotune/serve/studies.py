@@ -7,6 +7,7 @@ plan's facts what they had heard, and decide as they did.
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import signal
 import threading
@@ -30,9 +31,12 @@ from hippotune.serve.messages import Failure
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.records import Ended, Records, State, StudyRecord
 from hippotune.serve.tokens import Tokens
+from hippotune.study.limits import Limits
 
 _MOST_STARTS = 3
 _LAST_LINES = 20
+# What a study spends is written down when it has spent this part of its budget again.
+_PART_OF_BUDGET = 0.01
 
 
 class Live:
@@ -43,6 +47,7 @@ class Live:
         self.outbox = Outbox(aio)
         self.snapshot: bytes = b""
         self.process: Kept | None = None
+        self.spent_before = record.spent
 
     @property
     def is_running(self) -> bool:
@@ -89,6 +94,12 @@ class Studies:
         """Return all studies, the newest first."""
         return sorted((live.record for live in self._studies.values()), key=lambda each: -each.made)
 
+    @property
+    def code_in_use(self) -> set[str | None]:
+        """The files of running studies, by their digests."""
+        running = [live.record.submission for live in list(self._studies.values()) if live.is_running]
+        return {digest for each in running for digest in (each.definition.code.digest, each.tuned.digest)}
+
     def get(self, name: str) -> Live:
         """Return a study; `NotHere` where there is none."""
         if name not in self._studies:
@@ -96,8 +107,11 @@ class Studies:
             raise NotHere(f"there is no study {name!r} on this server; its studies are: {known}")
         return self._studies[name]
 
-    def submit(self, name: str, submission: Submission, user: str) -> StudyRecord:
-        """Tune a study, unless that is done already. One of the same name has to be the same."""
+    def submit(self, name: str, submission: Submission, user: str, most: int) -> StudyRecord:
+        """Tune a study, unless that is done already. One of the same name has to be the same.
+
+        Each is a process: a user has `most` of them at the same time.
+        """
         if submission.definition.study != name:
             raise InvalidInput(f"the study is {submission.definition.study!r}, and its address says {name!r}")
         if submission.tuned.digest is not None:
@@ -112,6 +126,11 @@ class Studies:
                 _check_same(known, submission, user)
                 if known.is_running:
                     return known.record
+            running = [each for each in self._studies.values() if each.is_running]
+            if sum(each.record.user == user for each in running) >= most:
+                raise Refused(
+                    429, f"{most:,} studies of yours are being tuned: wait until one has ended", 60.0
+                )
             record = StudyRecord(name, user, submission, "running", time.time(), began=Moment.now())
             self._records.keep(record)
             assert self._aio is not None
@@ -130,6 +149,17 @@ class Studies:
                 live.record = record
                 live.outbox.put(msgspec.json.encode({"type": "end", "state": state}))
                 live.outbox.close()
+
+    def note_spent(self, name: str, seconds: float) -> None:
+        """Write down the worker-seconds that a study's tuner process has taken, now and then."""
+        live = self.get(name)
+        with self._lock:
+            budget = live.record.submission.tuned.worker_seconds or math.inf
+            spent = live.spent_before + seconds
+            if live.is_running and spent - live.record.spent >= _PART_OF_BUDGET * budget:
+                record = msgspec.structs.replace(live.record, spent=spent)
+                self._records.keep(record)
+                live.record = record
 
     def stop(self, name: str) -> None:
         """End a study where it is; what it has trained stays, and submitted again it goes on."""
@@ -173,6 +203,7 @@ class Studies:
     def _run(self, live: Live) -> str:
         """Run a tuner's process to its end; return its last words."""
         record = live.record
+        live.spent_before = record.spent
         tuned = record.submission.tuned
         content = None if tuned.digest is None else self._blobs.get(tuned.digest)
         token = None if self._tokens.is_open else self._tokens.issue(record.user)
@@ -180,7 +211,8 @@ class Studies:
         submission = msgspec.json.encode(record.submission)
         certificate = None if self._certificate is None else self._certificate.read_text()
         server = self._url(), token, certificate
-        greeting = parcel, submission, content, record.seconds_left, server
+        limits = Limits(record.seconds_left, record.worker_seconds_left)
+        greeting = parcel, submission, content, limits, server
         with TemporaryFile() as log, TemporaryFile() as source:
             pickle.dump(greeting, source, protocol=5)
             source.seek(0)

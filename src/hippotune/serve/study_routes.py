@@ -25,10 +25,11 @@ _END_BYTES = 256 << 20
 
 
 class Going(Struct, forbid_unknown_fields=True):
-    """What a tuner's process has to tell: how it goes, and texts for people."""
+    """What a tuner's process has to tell: how it goes, texts for people, and worker-seconds spent."""
 
     snapshot: msgspec.Raw = msgspec.Raw()
     notes: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+    spent: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class GoingJson(Struct):
@@ -36,6 +37,7 @@ class GoingJson(Struct):
 
     snapshot: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
+    spent: float = 0.0
 
 
 class StudyRoutes:
@@ -49,6 +51,11 @@ class StudyRoutes:
     def begin(self) -> None:
         """Take up what was running."""
         self._studies.begin()
+
+    @property
+    def code_in_use(self) -> set[str | None]:
+        """The files of running studies, by their digests."""
+        return self._studies.code_in_use
 
     def table(self) -> list[Route]:
         """Return what is served."""
@@ -113,9 +120,11 @@ class StudyRoutes:
 
     async def submit(self, request: Request) -> Response:
         """Tune a study."""
-        submission = await read_body(request, Submission, self._guard.limits.body_bytes)
+        limits = self._guard.limits
+        submission = await read_body(request, Submission, limits.body_bytes)
         name, user = request.path_params["name"], request.state.user.name
-        return reply(line_of(await asyncio.to_thread(self._studies.submit, name, submission, user)))
+        record = await asyncio.to_thread(self._studies.submit, name, submission, user, limits.studies)
+        return reply(line_of(record))
 
     async def get(self, request: Request) -> Response:
         """Return a study."""
@@ -154,6 +163,8 @@ class StudyRoutes:
             live.snapshot = encode(msgspec.json.decode(going.snapshot))  # on one line
         if live.is_running:
             live.outbox.put(*(encode({"type": "note", "text": text}) for text in going.notes))
+            if live.record.submission.tuned.worker_seconds is not None:
+                await asyncio.to_thread(self._studies.note_spent, live.record.name, going.spent)
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:

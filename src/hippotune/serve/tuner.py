@@ -10,6 +10,7 @@ import pickle
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -42,8 +43,9 @@ _POST_SECONDS = 0.25
 class PostedView(View):
     """Posts snapshots and notes to the server, the latest snapshot a few times a second."""
 
-    def __init__(self, api: Api, study: str) -> None:
+    def __init__(self, api: Api, study: str, spent: Callable[[], float]) -> None:
         self._api = api
+        self._spent = spent
         self._address = f"{address(study)}/progress"
         self._snapshot: Snapshot | None = None
         self._notes: list[str] = []
@@ -69,6 +71,7 @@ class PostedView(View):
         body: dict[str, object] = {"notes": notes}
         if self._snapshot is not None:
             body["snapshot"] = msgspec.Raw(encode_snapshot(self._snapshot))
+            body["spent"] = self._spent()
         with suppress(HippoError):  # it is said again when the server is back
             self._api.call_once("POST", self._address, body)
 
@@ -103,9 +106,7 @@ def made_study(submission: Submission, trainer: type[Trainer], url: str) -> Stud
     )
 
 
-def run(
-    submission: Submission, trainer: type[Trainer], tuner: Tuner, seconds: float | None, api: Api
-) -> Ended:
+def run(submission: Submission, trainer: type[Trainer], tuner: Tuner, limits: Limits, api: Api) -> Ended:
     """Tune to the end, and return what came of it."""
     study = made_study(submission, trainer, api.url)
     connection = study._connection
@@ -113,9 +114,9 @@ def run(
     connection.use(api, submission.definition)
     for trunk in submission.tuned.trunks:
         study.trunk(Config.from_json(trunk))
-    limits = Limits(seconds, submission.tuned.worker_seconds)
+    view = PostedView(api, study.name, lambda: connection.remote.loop.readings.spent(study.name))
     try:
-        report = tune(study, tuner, limits, PostedView(api, study.name))
+        report = tune(study, tuner, limits, view)
         return ended_of(report, connection.remote.key, connection.remote.first_fact)
     except HippoError as error:
         return Ended(Failure.of(error))
@@ -127,7 +128,7 @@ def run(
 
 def main() -> None:
     """Do what the server asks for."""
-    parcel, text, content, seconds, (url, token, certificate) = pickle.loads(sys.stdin.buffer.read())
+    parcel, text, content, limits, (url, token, certificate) = pickle.loads(sys.stdin.buffer.read())
     submission = msgspec.json.decode(text, type=Submission)
     api = Api(url, token, certificate=certificate)
     try:
@@ -136,7 +137,7 @@ def main() -> None:
             tuner = described_tuner(submission.tuned.described or {})
         else:
             tuner = pickle.loads(content)
-        end = run(submission, trainer, tuner, seconds, api)
+        end = run(submission, trainer, tuner, limits, api)
     except HippoError as error:
         end = Ended(Failure.of(error))
     except Exception as error:

@@ -22,7 +22,6 @@ from hippotune.serve.definition import Code
 from hippotune.trainers.base import Trainer
 
 Kind = Literal["entry", "bundle", "value"]
-KINDS: tuple[Kind, ...] = ("entry", "bundle", "value")
 _LARGE_BYTES = 10 << 20
 _STAMP = (1980, 1, 1, 0, 0, 0)
 

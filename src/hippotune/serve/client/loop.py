@@ -281,8 +281,13 @@ class RemoteLoop:
             size += len(message.requests) if isinstance(message, wire.Submit) else 1
             if batch and size > _MOST_REQUESTS:
                 break
-            batch.append(message)
+            batch.append(self._as_there(message))
         return batch
+
+    def _as_there(self, message: wire.Message) -> wire.Message:
+        if isinstance(message, wire.Limit) and message.worker_seconds is not None:
+            return wire.Limit(message.at, self.readings.as_there(message.worker_seconds))
+        return message
 
     async def _receive(self) -> None:
         pause = Pause(self._patience)

@@ -22,7 +22,7 @@ _ZERO = Counters(0, 0.0, ProofWork(0, 0.0, 0.0))
 
 
 class RemoteReadings:
-    """See the module. Counters go on where a server that was away begins anew."""
+    """See the module. Counters, and what a study has spent, go on where another server begins anew."""
 
     suitable = None
 
@@ -32,11 +32,14 @@ class RemoteReadings:
         self._beat: Beat | None = None
         self._at = 0.0
         self._counters = self._offset = self._base = _ZERO
+        self._spent_ahead = 0.0
 
     def renewed(self, beat: Beat) -> None:
         """Another session has begun."""
         self._offset, self._base = self.counters(), read_counters(beat.counters)
         self._counters = self._base
+        spent = 0.0 if self._beat is None else self._beat.spent - self._spent_ahead
+        self._spent_ahead = beat.spent - spent
         self.beats(beat)
 
     def beats(self, beat: Beat) -> None:
@@ -81,8 +84,12 @@ class RemoteReadings:
         return self._unshared(config, step)
 
     def spent(self, study: str) -> float:
-        """Return the worker-seconds that the study has taken."""
-        return self._last.spent
+        """Return the worker-seconds that the study has taken since the first session began."""
+        return self._last.spent - self._spent_ahead
+
+    def as_there(self, worker_seconds: float) -> float:
+        """Return a limit of what the study may take as the present server counts it."""
+        return worker_seconds + self._spent_ahead
 
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more comes."""
