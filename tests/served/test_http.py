@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.executors.local.process import said_by
 from hippotune.identity.data import data_text
 from hippotune.protocol.events import WorkerJoined
+from hippotune.serve import health
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Code
 from hippotune.serve.guard import Limits
@@ -30,7 +32,7 @@ from hippotune.serve.model_routes import sent_file
 from hippotune.serve.openapi import document
 from hippotune.serve.program import Options, serve
 from hippotune.serve.tokens import Tokens, User
-from served.serving import Running, serving
+from served.serving import Running, serving, wait_for
 from study.walkers import Walker
 
 TOKENS = {"reader": "r" * 20, "writer": "w" * 20, "boss": "b" * 20}
@@ -256,6 +258,24 @@ def test_the_document_says_what_is_served(guarded: Running) -> None:
     assert written == {route for route in routes if route[1] != "HEAD"}
     kept = Path(__file__).parents[2] / "docs" / "openapi.json"
     assert json.loads(kept.read_text()) == served, "run: python docs/make_openapi.py"
+
+
+def test_health_is_red_while_the_event_loop_lags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_MOST_LAG", 0.2)
+    with serving(tmp_path) as running:
+        running.server._hub._aio.call_soon_threadsafe(time.sleep, 0.5)
+        answer = wait_for(lambda: (found := ask(running, "GET", "/healthz")).is_error and found)
+        assert (answer.status_code, "the event loop lags" in answer.json()["text"]) == (503, True)
+
+
+def test_health_is_red_while_the_store_does_not_answer(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        wait_for(lambda: ask(running, "GET", "/healthz").status_code == 200)
+        for file in tmp_path.glob("plans.sqlite*"):
+            file.unlink()
+        (tmp_path / "plans.sqlite").mkdir()
+        answer = ask(running, "GET", "/healthz")
+        assert (answer.status_code, "plans.sqlite" in answer.json()["text"]) == (503, True)
 
 
 def test_numbers_are_for_prometheus(guarded: Running) -> None:
