@@ -66,8 +66,8 @@ def main() -> None:
             trained = sum(span.last - span.first for span in spans if span.kind == "train")
             asked = sum(len(drops) * STEPS for drops in DROPS.values())
             print(
-                f"\ntogether they asked for {asked} steps; {trained} were trained, on {len(keys)} plan, "
-                "those that both need once\n(each report counts what was trained there while its study ran)"
+                f"\ntogether they asked for {asked} steps; {trained} were trained, on {len(keys)} plan: "
+                "a step that both need, once"
             )
         finally:
             api.call_once("POST", "/stop")

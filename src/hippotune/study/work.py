@@ -18,7 +18,7 @@ class Work:
     steps_unique : int
         The same with every shared step counted once.
     steps_trained : int
-        Steps that workers really trained during this tuning.
+        Steps that workers really trained on the plan during this tuning, for other studies too.
     steps_found : int
         Unique steps that were there before, from earlier runs or other studies.
     worker_seconds : float
@@ -64,11 +64,18 @@ class Work:
         return self.told()
 
     def told(self, is_whole: bool = True) -> str:
-        """Return it in words; without what was saved, where trials did not get as far as was asked."""
-        saved = f", {self.steps_saved:,} saved" if is_whole else ""
+        """Return it in words.
+
+        What was saved is left out where trials did not get as far as was asked, and where more was trained
+        than this tuning needed: other studies on the plan were at work too, or something was trained again.
+        """
+        trained = f"{self.steps_trained:,} trained"
+        if self.steps_trained > self.steps_unique:
+            trained = f"{self.steps_unique:,} different ones, {trained} on the plan meanwhile"
+        elif is_whole:
+            trained += f", {self.steps_saved:,} saved"
         return (
-            f"{self.steps_requested:,} steps asked, {self.steps_trained:,} trained{saved} "
-            f"(merge rate {self.merge_rate:.2f})\n"
+            f"{self.steps_requested:,} steps asked, {trained} (merge rate {self.merge_rate:.2f})\n"
             f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
             f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
             f"proofs: {self.proofs}"
