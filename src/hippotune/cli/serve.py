@@ -54,7 +54,8 @@ def add_to(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until told to end."""
     try:
-        from hippotune.serve.program import Options, log_to_stderr, serve
+        from hippotune.serve.log import log_to_stderr
+        from hippotune.serve.program import Options, serve
     except ImportError as error:
         raise MissingExtra("hippo serve needs the extra serve: pip install 'hippotune[serve]'") from error
 

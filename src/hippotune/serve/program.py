@@ -7,8 +7,6 @@ goes on from there.
 from __future__ import annotations
 
 import asyncio
-import atexit
-import logging
 import os
 import signal
 import socket
@@ -18,9 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
-from queue import SimpleQueue
 
 import uvicorn
 
@@ -271,18 +267,3 @@ def _bound(host: str, port: int) -> socket.socket:
         raise HippoError(f"cannot serve at {host}:{port}: {error.strerror}; choose another --port") from error
     sock.listen(1024)
     return sock
-
-
-def log_to_stderr() -> None:
-    """Write a line for each request, and what goes wrong, to standard error, on a thread of its own."""
-    lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
-    written = logging.StreamHandler(sys.stderr)
-    written.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    listener = QueueListener(lines, written)
-    listener.start()
-    atexit.register(listener.stop)
-    handler = QueueHandler(lines)
-    for name in ("hippotune", "uvicorn.error"):
-        logger = logging.getLogger(name)
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO if name == "hippotune" else logging.WARNING)
