@@ -252,7 +252,7 @@ def test_the_document_says_what_is_served(guarded: Running) -> None:
     served = ask(guarded, "GET", "/openapi.json").json()
     table = guarded.server.app.table
     assert served == json.loads(json.dumps(document(table)))
-    plain = [route for route in guarded.server.app.asgi.routes if isinstance(route, Route)]
+    plain = [route for route in guarded.server.app.routed.routes if isinstance(route, Route)]
     routes = {(route.path, method) for route in plain for method in route.methods or ()}
     written = {(path, method.upper()) for path, methods in served["paths"].items() for method in methods}
     assert written == {route for route in routes if route[1] != "HEAD"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from time import monotonic
 
@@ -56,8 +57,10 @@ def test_a_turn_that_is_over_goes_on_after_what_came_meanwhile() -> None:
     assert handled == ["a0", "another's", "a1"]
 
 
-def test_requests_that_come_at_once_begin_in_several_rounds_of_the_event_loop() -> None:
+def test_requests_that_come_at_once_begin_in_several_rounds_of_the_event_loop_in_their_order() -> None:
     rounds: list[int] = []
+    begun: list[int] = []
+    gone = 2 * turns._AT_ONCE
 
     async def main() -> None:
         beginning, count = Turns(), 0
@@ -67,15 +70,19 @@ def test_requests_that_come_at_once_begin_in_several_rounds_of_the_event_loop() 
             count += 1
             asyncio.get_running_loop().call_soon(tick)
 
-        async def request() -> None:
+        async def request(number: int) -> None:
             await beginning.wait()
             rounds.append(count)
-            until = monotonic() + 2 * turns._TURN_SECONDS
-            while monotonic() < until:
-                pass
+            begun.append(number)
 
         tick()
-        await asyncio.gather(*(request() for _ in range(5)))
+        requests = [asyncio.create_task(request(number)) for number in range(5 * turns._AT_ONCE)]
+        await asyncio.sleep(0)
+        requests[gone].cancel()  # and keeps no other waiting
+        await asyncio.gather(*requests, return_exceptions=True)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(request(-1), 60)  # and there are turns again afterwards
 
     asyncio.run(main())
-    assert len(set(rounds)) == 5
+    assert begun == [number for number in range(5 * turns._AT_ONCE) if number != gone] + [-1]
+    assert max(Counter(rounds).values()) == turns._AT_ONCE

@@ -77,7 +77,7 @@ class Application:
             *studies.table(),
             *pages.table(),
         ]
-        self.asgi = Starlette(
+        self.routed = Starlette(
             routes=[
                 *(
                     HttpRoute(
@@ -91,6 +91,7 @@ class Application:
             ],
             lifespan=self._lifespan,
         )
+        self.asgi = guard.turns.around(self.routed)
 
     def _own(self) -> list[Route]:
         return [

@@ -25,6 +25,9 @@ from hippotune.serve.routes import Parameter, Route
 from hippotune.serve.streams import MOST_AT_ONCE, event, streamed
 from hippotune.store.catalog import open_store
 
+# Reading is work for the processor: more threads at once would only keep the event loop from it.
+_READERS = 2
+_NO_NUMBER = 1 << 62
 _PAGE = 1000
 _MOST = 10_000
 _LOOK_SECONDS = 1.0
@@ -39,6 +42,7 @@ class FactRoutes:
     def __init__(self, hub: Hub, health: Health) -> None:
         self._hub = hub
         self._health = health
+        self._reading = asyncio.Semaphore(_READERS)
 
     def table(self) -> list[Route]:
         """Return what is served."""
@@ -71,7 +75,8 @@ class FactRoutes:
 
     async def catalog(self, request: Request) -> Response:
         """List what the store has."""
-        return reply(await asyncio.to_thread(self._catalog))
+        async with self._reading:
+            return reply(await asyncio.to_thread(self._catalog))
 
     def _catalog(self) -> list[CatalogLine]:
         with open_store(self._hub.folder, self._hub.store) as catalog:
@@ -95,19 +100,27 @@ class FactRoutes:
         """List or follow."""
         key = request.path_params["key"]
         after, limit = _whole(request, "after", 0), min(_whole(request, "limit", _PAGE), _MOST)
-        incarnation, last, facts = await asyncio.to_thread(self._read, key, after, limit)
-        said = request.headers.get("last-event-id", "")
-        if said:
-            theirs, _, number = said.rpartition(":")
-            if theirs != incarnation or not number.isdecimal() or int(number) > last:
-                raise Refused(410, "the cursor is of another incarnation of the plan: begin anew, after=0")
-            after = int(number)
+        said, _, number = request.headers.get("last-event-id", "").rpartition(":")
+        if number:
+            after = int(number) if number.isdecimal() else _NO_NUMBER
         follows = _whole(request, "follow", 0) or "text/event-stream" in request.headers.get("accept", "")
+        plan = self._open(key)
+        facts: list[tuple[int, bytes]] = []
+        if follows and plan is not None:
+            incarnation, last = plan.incarnation, plan.feed.last
+        else:
+            incarnation, last, facts = await self._stored(key, after, 0 if follows else limit)
+        if number and (said != incarnation or after > last):
+            raise Refused(410, "the cursor is of another incarnation of the plan: begin anew, after=0")
         if follows:
             return streamed(self._followed(key, incarnation, after))
         lines = tuple(FactLine(number, msgspec.Raw(fact)) for number, fact in facts)
         self._health.facts.inc(len(lines))
         return reply(FactPage(incarnation, last, lines))
+
+    async def _stored(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, bytes]]]:
+        async with self._reading:
+            return await asyncio.to_thread(self._read, key, after, limit)
 
     def _read(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, bytes]]]:
         """Read from the store, whether the plan is open or not."""
@@ -129,7 +142,7 @@ class FactRoutes:
                 last, items = plan.feed.after(after, MOST_AT_ONCE)
                 numbered = list(zip(range(after + 1, last + 1), items, strict=True))
             else:
-                now, _, numbered = await asyncio.to_thread(self._read, key, after, MOST_AT_ONCE)
+                now, _, numbered = await self._stored(key, after, MOST_AT_ONCE)
                 if now != incarnation:
                     return
             if numbered:

@@ -22,7 +22,7 @@ from hippotune.serve.health import Health
 from hippotune.serve.hub import NotHere, NotNow
 from hippotune.serve.messages import Failure, encode
 from hippotune.serve.tokens import Role, Tokens, User
-from hippotune.serve.turns import Turns
+from hippotune.serve.turns import CAME, Turns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
 from hippotune.shell.runtime import Closed
 
@@ -72,14 +72,12 @@ class Guard:
         self._health = health
         self._hosts = {*_LOOPBACK, *hosts}
         self._buckets: dict[str, _Bucket] = {}
-        self._turns = Turns()
+        self.turns = Turns()
 
     def around(self, name: str, role: Role, handler: Handler) -> Handler:
         """Return a handler that lets only those pass who may."""
 
         async def guarded(request: Request) -> Response:
-            began = time.monotonic()
-            await self._turns.wait()
             user = User("", "none")
             try:
                 self._check_source(request)
@@ -89,14 +87,14 @@ class Guard:
                 request.state.user = user
                 response = await handler(request)
                 if isinstance(response, StreamingResponse):
-                    response.body_iterator = self._turns.each(
+                    response.body_iterator = self.turns.each(
                         cast("AsyncGenerator[Any]", response.body_iterator)
                     )
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception as error:
                 response = refusal(error)
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - request.scope[CAME]
             self._health.served(name, request.method, response.status_code, seconds)
             if role != "none":
                 _log.info(
