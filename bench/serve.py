@@ -15,7 +15,8 @@ Bars:
   a submit takes at most 50 ms (99 %), and the event loop lags at most 20 ms;
   the server's memory grows by at most 20 MB in the second half of that; all ten followers get every fact,
   once, in order;
-  clients whose results differ after kills and cuts: none.
+  clients whose results differ after kills and cuts: none; numbers in the logs of their plans that are not the
+  next ones, and results that are recorded twice: none.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ import httpx
 
 import hippotune as hippo
 from harness import Bar, Figures, run
+from hippotune.plan.facts import MetricsRecorded
 from hippotune.plan.plan import Plan, unique_steps
-from hippotune.serve.bodies import CatalogLine
+from hippotune.protocol.wire import decode_fact
+from hippotune.serve.bodies import CatalogLine, FactPage
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.facts import read_facts
 from serve_load import load
@@ -64,7 +67,7 @@ BARS = {
         Bar("memory_second_half_mb", "at most", 20),
         Bar("followers_right", "at least", 10),
     ],
-    "kills": [Bar("differ_after_kills", "at most", 0)],
+    "kills": [Bar("differ_after_kills", "at most", 0), Bar("faults_in_logs", "at most", 0)],
 }
 
 
@@ -81,17 +84,34 @@ def union(clients: int) -> tuple[int, int]:
     return len(asks) * STEPS, unique_steps(asks)
 
 
+def plans_of(api: Api) -> set[str]:
+    """Return all plans of a server; those that nobody uses are closed by now."""
+    return {line.key.made().digest for line in api.call("GET", "/catalog", None, list[CatalogLine])}
+
+
 def trained_steps(server: ServerProcess) -> Counter[tuple[str, int, int]]:
-    """Return how often each step of each plan was trained, by the logs: a plan may be closed by now."""
+    """Return how often each step of each plan was trained, by the logs."""
     api = Api(server.url)
-    keys = {line.key.made().digest for line in api.call("GET", "/catalog", None, list[CatalogLine])}
     return Counter(
         (key, span.node, step)
-        for key in keys
+        for key in plans_of(api)
         for span in read_facts(api, key).store.spans()
         if span.kind == "train"
         for step in range(span.first, span.last)
     )
+
+
+def faults_in_logs(server: ServerProcess) -> int:
+    """Count numbers of facts that are not the next ones, and results that are recorded twice."""
+    api, faults = Api(server.url), 0
+    for key in plans_of(api):
+        page: FactPage = api.call("GET", f"/plans/{key}/facts?limit=10000", None, FactPage)
+        faults += sum(line.number != number for number, line in enumerate(page.facts, 1))
+        faults += page.last - len(page.facts)
+        facts = [decode_fact(bytes(line.fact)) for line in page.facts]
+        results = Counter(fact.position for fact in facts if isinstance(fact, MetricsRecorded))
+        faults += results.total() - len(results)
+    return faults
 
 
 def held(clients: int, folder: Path) -> dict[str, Any]:
@@ -179,7 +199,9 @@ def killed(kills: int, folder: Path, seed: int) -> dict[str, Any]:
                     clients[victim].kill()
                     clients[victim] = ClientProcess(victim, proxy.url, seconds, TUNERS[victim])
             differ += sum(client.results() != expected[client.number] for client in clients)
-    return {"kills": done, "cuts": proxy.cuts, "kill_rounds": rounds, "differ_after_kills": differ}
+        faults = faults_in_logs(server)
+    counted = {"kills": done, "cuts": proxy.cuts, "kill_rounds": rounds}
+    return {**counted, "differ_after_kills": differ, "faults_in_logs": faults}
 
 
 def measure(options: argparse.Namespace) -> Figures:
