@@ -1,7 +1,9 @@
-"""The second demo: 448 recorded trials on 40 workers, replayed in virtual time, with the page."""
+"""The other demos: recorded trials in virtual time, with the page; and two clients of one server."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,14 @@ def test_a_page_that_could_not_be_written_is_refused_before_training(
     captured = capsys.readouterr()
     assert "there is no folder" in captured.err
     assert captured.out == ""
+
+
+def test_two_clients_share_one_server() -> None:
+    program = EXAMPLE.with_name("two_clients.py")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in ("ann", "bob"):
+        assert f"{name} has submitted a study of 4 trials" in done.stdout
+        assert f"study {name}: 4 trials, 0 failed" in done.stdout
+    assert "together they asked for 480 steps" in done.stdout
+    assert "on 1 plan" in done.stdout
