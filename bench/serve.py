@@ -130,6 +130,7 @@ def held(clients: int, folder: Path) -> dict[str, Any]:
         f"asked_{clients}": asked,
         f"unique_{clients}": unique,
         f"trained_{clients}": trained,
+        f"ratio_{clients}": asked / trained,
         f"q_{clients}": asked / unique,
         f"differ_{clients}": differ,
     }
