@@ -58,7 +58,7 @@ class Blobs:
         if found != digest:
             raise InvalidInput(f"the file has the digest {found}; expected {digest}, as its address says")
         self._folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._file(digest)) as temporary:
+        with self._lock, replacing(self._file(digest)) as temporary:
             temporary.write_bytes(content)
 
     def get(self, digest: str | None) -> bytes:
@@ -75,7 +75,7 @@ class Blobs:
         """Remove what was not used for a day, but for what is `needed`."""
         oldest = time.time() - _KEPT_SECONDS
         for file in [*self._folder.iterdir()] if self._folder.is_dir() else []:
-            with self._lock, suppress(FileNotFoundError):
+            with self._lock, suppress(OSError):
                 if file.name not in needed and file.stat().st_mtime < oldest:
                     shutil.rmtree(self._bundle(file.name), ignore_errors=True)
                     file.unlink()

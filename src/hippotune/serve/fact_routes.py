@@ -102,7 +102,7 @@ class FactRoutes:
         after, limit = _whole(request, "after", 0), min(_whole(request, "limit", _PAGE), _MOST)
         said, _, number = request.headers.get("last-event-id", "").rpartition(":")
         if number:
-            after = int(number) if number.isdecimal() else _NO_NUMBER
+            after = int(number) if _is_whole(number) else _NO_NUMBER
         follows = _whole(request, "follow", 0) or "text/event-stream" in request.headers.get("accept", "")
         plan = self._open(key)
         facts: list[tuple[int, bytes]] = []
@@ -172,6 +172,10 @@ class FactRoutes:
 
 def _whole(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, str(default))
-    if not text.isdecimal() or len(text) > 18:
+    if not _is_whole(text):
         raise Refused(422, f"{name} is {text!r}; expected a whole number from 0 on")
     return int(text)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 18
