@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -78,30 +79,26 @@ def open_folder() -> Iterator[Path]:
 
 
 def reachable() -> list[str]:
-    """Return a command that runs another where every user can reach this interpreter.
+    """Return a command that runs another where every user can reach this interpreter and this code.
 
-    Where it is below a folder that is closed to others, that is so in a mount namespace of its own.
+    Where these are below a folder that is closed to others, that is so in a mount namespace of its own.
     """
-    prefix = Path(sys.executable).resolve().parents[1]
-    closed = [folder for folder in reversed(prefix.parents) if not folder.stat().st_mode & 0o001]
-    if not closed:
+    needed = {Path(sys.executable).resolve().parents[1], Path(sys.prefix), Path(__file__).parents[2]}
+    above = {folder for place in needed for folder in place.parents if not folder.stat().st_mode & 0o001}
+    if not above:
         return []
-    script = (
-        'hold=$(mktemp -d) && mount --bind "$1" "$hold" && mount -t tmpfs -o mode=711 tmpfs "$2" && '
-        'mkdir -p "$1" && mount --bind "$hold" "$1" && shift 2 && exec "$@"'
-    )
-    return [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        str(prefix),
-        str(closed[0]),
-    ]
+    closed = min(above, key=lambda folder: len(folder.parts))
+    places = [place for place in sorted(needed) if place.is_relative_to(closed)]
+    listed = shlex.join(map(str, places))
+    script = f"""
+        set -e
+        mount -t tmpfs tmpfs /mnt
+        for place in {listed}; do mkdir -p "/mnt$place"; mount --bind "$place" "/mnt$place"; done
+        mount -t tmpfs -o mode=711 tmpfs {shlex.quote(str(closed))}
+        for place in {listed}; do mkdir -p "$place"; mount --bind "/mnt$place" "$place"; done
+        exec "$@"
+    """
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
 
 
 def test_code_of_clients_runs_as_another_user_who_can_read_nothing_of_the_server(
