@@ -369,7 +369,7 @@ def test_a_formula_that_raises_fails_its_trials_and_no_others() -> None:
 
 
 def test_a_formula_without_the_metric_that_a_tuner_reads_ends_the_study() -> None:
-    with pytest.raises(TrainerError, match=r"\['loss'\], without \['score'\]"):
+    with pytest.raises(TrainerError, match="does not return 'score'; it returns 'loss'"):
         tune(Simulated(1, metrics=lambda config, step: {"loss": 1.0}), Asks((A, 4)))
 
 

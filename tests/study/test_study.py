@@ -27,6 +27,7 @@ from hippotune import (
 from hippotune.history.studies import find_study, read_study
 from hippotune.plan.facts import Fact, MetricsRecorded, SpanRecorded, StudyBegan, StudyEnded
 from hippotune.store.catalog import open_store
+from hippotune.tuners.base import TrialGroup, Trials
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
@@ -43,6 +44,31 @@ def study_of(trainer: type[hippo.Trainer], home: Path, **more: Any) -> Study:
 class ReturnsText(Walker):
     def evaluate(self) -> Mapping[str, float]:
         return {"loss": "low"}  # type: ignore[dict-item]
+
+
+class LeavesOut(Walker):
+    """One trial has no loss, from a step on."""
+
+    def evaluate(self) -> Mapping[str, float]:
+        metrics = dict(super().evaluate())
+        if self.lr == 0.2 and self.walked >= 4:
+            del metrics["loss"]
+        return metrics
+
+    def build(self) -> None:
+        super().build()
+        self.walked = 0
+
+    def train(self) -> None:
+        super().train()
+        self.walked += 1
+
+
+class Reported(GridSearch):
+    """A grid that hears of its trials at every second step too."""
+
+    async def run(self, trials: Trials) -> None:
+        await trials.all(trials.submit(TrialGroup.of(self.configs(), self.max_steps, every=2)))
 
 
 class Forgetful(Walker):
@@ -207,7 +233,7 @@ def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(tmp_path: P
 
     right, wrong = (simulated(name, tmp_path, metrics=loss) for name in ("right", "wrong"))
     with right, wrong:
-        with pytest.raises(TrainerError, match=r"without .*accuracy"):
+        with pytest.raises(TrainerError, match="does not return 'accuracy'"):
             hippo.tune_together([(right, grid()), (wrong, grid(metric="accuracy"))], progress=False)
         assert right.tune(grid(), progress=False).work.steps_found == 8 + 7 + 4
 
@@ -299,6 +325,25 @@ def test_a_trainer_that_cannot_work_ends_the_study_before_anything_is_trained(
     facts = told(tmp_path)
     assert not [fact for fact in facts if isinstance(fact, MetricsRecorded)]
     assert not [fact for fact in facts if isinstance(fact, SpanRecorded) and fact.last > fact.first]
+
+
+@pytest.mark.parametrize("tuner", [GridSearch, Reported], ids=["at the end", "on the way"])
+def test_a_trial_without_the_metric_that_its_tuner_reads_fails_alone(
+    tmp_path: Path, tuner: type[GridSearch]
+) -> None:
+    space = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
+    for _ in range(2):  # run again, it is so too
+        with study_of(LeavesOut, tmp_path) as study:
+            report = study.tune(tuner(space, "loss", "min", max_steps=8), progress=False)
+        assert [trial.number for trial in report.failed] == [1]
+        assert "evaluate() does not return 'loss'; it returns 'first'" in str(report.trials[1].error)
+        assert [trial.step for trial in report.trials] == [8, 0, 8]
+    with study_of(LeavesOut, tmp_path) as study:  # others may read what is there
+        assert not study.tune(grid(space, metric="first"), progress=False).failed
+        study.tune(grid(space), progress=False)
+    with open_store(tmp_path, create=False) as catalog:
+        history = read_study(catalog, find_study(catalog, study.name))
+    assert [trial.number for trial in history.trials if trial.error is not None] == [1]
 
 
 def test_a_metric_that_recorded_results_lack_is_named(tmp_path: Path) -> None:

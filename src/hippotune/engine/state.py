@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from fractions import Fraction
 from functools import lru_cache
 
@@ -31,7 +31,8 @@ Suitable = Callable[[Config], frozenset[int]]
 class State:
     """The plan, the open requests, the leases and the workers, and what an event leads to.
 
-    `requirements` are the metrics that each study's tuner reads: every evaluation must return them.
+    `requirements` are the metrics that each study's tuner reads; `returned` are those that evaluate() is
+    known to return.
     `probed` says whether a trial was ever trained, so that the trainer is known to work. `worths` are the
     values that studies give to their open requests. `troubles` are the stages that have lost a worker since
     their last checkpoint.
@@ -64,6 +65,7 @@ class State:
         self.workers = WorkerTable()
         self.deadlines = Deadlines()
         self.requirements: dict[str, frozenset[str]] = {}
+        self.returned: set[str] = set()
         self.worths: dict[int, float] = {}
         self.likely_branches: dict[Node, set[int]] = {}
         self.paused = False
@@ -102,6 +104,13 @@ class State:
     def required(self) -> frozenset[str]:
         """The metrics that tuners of any study read."""
         return frozenset().union(*self.requirements.values())
+
+    def never_returned(self, metrics: Set[str]) -> Set[str]:
+        """Return those of some metrics that evaluate() has not returned, at any step of any trial."""
+        for metric in metrics - self.returned:
+            if self.plan.has_measured(metric):
+                self.returned.add(metric)
+        return metrics - self.returned
 
     @property
     def least_width(self) -> Fraction:

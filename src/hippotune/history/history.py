@@ -21,6 +21,7 @@ from hippotune.plan.facts import RequestMade, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan, spans_of, unique_steps
 from hippotune.plan.trials import trials_of
+from hippotune.protocol.failures import metrics_lacking
 from hippotune.sequences.config import Config
 from hippotune.store.base import Store
 from hippotune.tuners.base import Mode, as_score
@@ -90,6 +91,8 @@ class History:
         trials = []
         if self.share:
             requests = _merged(requests)
+        metric, _ = self._tuned_for
+        has_metric = metric is not None and self.plan.has_measured(metric)
         for (number, config), steps in requests.items():
             asked, isolation_key = max(steps), "" if self.share else str(number)
             if (isolation_key, config) not in own:  # a child is where its parents are
@@ -99,6 +102,8 @@ class History:
                 node = self.plan.find(config, asked, isolation_key)
             failure = self.plan.failure_on_the_way(node, asked) or node.holder(asked).unmeasured.get(asked)
             error, suspended = (None, False) if failure is None else (failure.error, failure.suspended)
+            if error is None and metric is not None and has_metric:
+                error = _lacking(metric, node, steps)
             trained = _trained(node, asked, ends)
             asks = tuple(sorted(steps))
             trials.append(TrialHistory(number, config, asks, trained, error, suspended, node))
@@ -211,6 +216,15 @@ def _ends(plan: Plan, spans: Iterable[SpanRecorded]) -> dict[int, int]:
         if span.kind != "proof" and span.last > ends.get(span.node, span.last):
             ends[span.node] = span.last
     return ends
+
+
+def _lacking(metric: str, node: Node, steps: Iterable[int]) -> str | None:
+    """Say where a trial lacks the metric that its study was tuned for; None where it does not."""
+    for step in sorted(steps):
+        _, metrics = node.holder(step).metrics.get(step, (0, None))
+        if metrics is not None and metric not in metrics:
+            return metrics_lacking([metric], metrics, f"at step {step}, evaluate()")
+    return None
 
 
 def _trained(node: Node, step: int, ends: Mapping[int, int]) -> int:

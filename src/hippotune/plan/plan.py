@@ -138,6 +138,10 @@ class Plan:
         self.apply(fact)
         return fact
 
+    def has_measured(self, metric: str) -> bool:
+        """Whether any trial has a metric, at any step."""
+        return any(metric in metrics for node in self.nodes for _, metrics in node.metrics.values())
+
     def keep(self, position: Position, checkpoint: Checkpoint) -> CheckpointKept:
         """Note a durable checkpoint."""
         fact = CheckpointKept(position, checkpoint)

@@ -15,6 +15,7 @@ stage is tried again by `Retries`, after growing pauses, and then suspended unti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,14 @@ LossKind = Literal["died", "hung", "infrastructure"]
 FailureKind = ErrorKind | LossKind
 
 _LONGEST_PAUSE = 60.0
+
+
+def metrics_lacking(missing: Iterable[str], returned: Iterable[str], whose: str = "evaluate()") -> str:
+    """Say that evaluate() does not return metrics that a tuner reads."""
+    return (
+        f"{whose} does not return {', '.join(map(repr, sorted(missing)))}; it returns "
+        f"{', '.join(map(repr, returned))}. Name one of these as the tuner's metric, or return that"
+    )
 
 
 @dataclass(frozen=True, slots=True)

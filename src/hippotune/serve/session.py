@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hippotune.errors import CheckpointError, HippoError, StoreError, TrainerError
+from hippotune.errors import CheckpointError, HippoError, StoreError
 from hippotune.plan.facts import StudyBegan, StudyEnded
 from hippotune.plan.node import Node
 from hippotune.protocol import events
@@ -120,7 +120,7 @@ class Session:
                 kept = tuple((Config.from_json(config), step, key) for config, step, key in best)
                 loop.handle(events.BestChanged(self.study, kept))
             case wire.Require(metrics):
-                self._require(frozenset(metrics))
+                loop.require(frozenset(metrics), self.study)
             case wire.Foresee(configs, step):
                 loop.handle(events.ConfigsForeseen(tuple(map(Config.from_json, configs)), step))
             case wire.ForeseeBranches(config, steps):
@@ -183,15 +183,6 @@ class Session:
         if number is not None:
             self._loop.forget_request(number)
             self._loop.handle(events.RequestWithdrawn(number))
-
-    def _require(self, metrics: frozenset[str]) -> None:
-        """See that what is measured has these metrics; where others have measured without, refuse alone."""
-        measured = (each for node in self._runtime.plan.nodes for _, each in node.metrics.values())
-        known = next(measured, None)
-        if known is not None and (missing := metrics - known.keys()):
-            told = ", ".join(map(repr, known)) or "nothing"
-            raise TrainerError(f"evaluate() does not return {min(missing)!r}; it returns {told}")
-        self._loop.handle(events.MetricsRequired(metrics, self.study))
 
     def _widen(self, policy: WidthPolicy | None) -> None:
         if self._policy is not None:

@@ -37,6 +37,7 @@ from hippotune.protocol.events import (
     CheckpointDeleted,
     Event,
     Halted,
+    MetricsRequired,
     Paused,
     Request,
     RequestWithdrawn,
@@ -44,6 +45,7 @@ from hippotune.protocol.events import (
     Woken,
     WorkerLost,
 )
+from hippotune.protocol.failures import metrics_lacking
 from hippotune.shell.readings import Readings
 from hippotune.shell.slot_demand import SlotDemand
 from hippotune.store.base import Written
@@ -154,6 +156,14 @@ class Loop:
         """Withdraw a request for a user, and answer that it is not met."""
         self.handle(RequestWithdrawn(request))
         self._tell(Answer(request, step, self.engine.plan.order, None, error, final=True))
+
+    def require(self, metrics: frozenset[str], study: str = "") -> None:
+        """A study's tuner reads these metrics. Raises `TrainerError` where results are known to lack one."""
+        plan = self.engine.plan
+        known = next((each for node in plan.nodes for _, each in node.metrics.values()), None)
+        if known is not None and (missing := [name for name in metrics if not plan.has_measured(name)]):
+            raise TrainerError(metrics_lacking(missing, known))
+        self.handle(MetricsRequired(metrics, study))
 
     def forget_request(self, request: int) -> None:
         """Deliver nothing more for a request."""

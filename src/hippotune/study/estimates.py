@@ -18,7 +18,6 @@ from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.executors.simulated.times import SecondsPerStep
 from hippotune.plan.facts import Fact
-from hippotune.protocol.events import MetricsRequired
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
@@ -163,7 +162,7 @@ def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: S
 
 async def _tune(runtime: Runtime, study: Study, tuner: Tuner, share: bool) -> Cost:
     loop = runtime.loop
-    loop.handle(MetricsRequired(frozenset({tuner.metric})))
+    loop.require(frozenset({tuner.metric}))
     await Tuning(loop, study.name, share, completion=study._completion).run(tuner)
     hours = loop.executor.now() / 3600
     await loop.quiet()

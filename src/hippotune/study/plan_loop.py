@@ -61,6 +61,8 @@ class PlanLoop(Protocol):
 
     def new_request(self, deliver: Deliver) -> int: ...  # noqa: D102
 
+    def require(self, metrics: frozenset[str], study: str = "") -> None: ...  # noqa: D102
+
     def forget_request(self, request: int) -> None: ...  # noqa: D102
 
     def handle(self, event: Event) -> None: ...  # noqa: D102

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hippotune.plan.plan import unique_steps
-from hippotune.protocol.events import MetricsRequired
 from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
@@ -72,7 +71,7 @@ async def _run(
 ) -> Report:
     """Tune, on the engine's thread."""
     loop = runtime.loop
-    loop.handle(MetricsRequired(frozenset({tuner.metric}), study.name))
+    loop.require(frozenset({tuner.metric}), study.name)
     before = _Counters(loop)
     ranking = Ranking(tuner.metric, tuner.mode, study.keep_best)
     tuning = study._tuning(loop, ranking=ranking, limits=limits, heard=callbacks.heard)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from hippotune.engine.deadlines import Limit
@@ -27,6 +28,7 @@ from hippotune.protocol.events import (
     RequestWithdrawn,
     WorthChanged,
 )
+from hippotune.protocol.failures import metrics_lacking
 from hippotune.sequences.config import Config
 from hippotune.spaces.branches import Branches
 from hippotune.study.arrivals import Arrivals, Arrived
@@ -82,6 +84,7 @@ class Tuning:
         self._ranking = ranking
         self._completion = completion
         self._tell_heard = heard
+        self._metric: str | None = None
         self._trunks = tuple(map(completion, trunks))
         self._notes_repeated = True
         self._requests: dict[Trial, int] = {}
@@ -97,6 +100,7 @@ class Tuning:
 
     async def run(self, tuner: Tuner) -> None:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
+        self._metric = tuner.metric
         self._loop.tuner_begins(self)
         self.limits.start()
         if isinstance(tuner, SpaceTuner):
@@ -292,6 +296,7 @@ class Tuning:
     # What the loop tells.
 
     def _deliver(self, trial: Trial, answer: Answer) -> None:
+        answer = self._with_metric(answer)
         if answer.final:
             del self._requests[trial]
             self.answered += 1
@@ -302,6 +307,17 @@ class Tuning:
             self._tell_best(self._ranking.best)
         self._arrivals.add(answer, result)
         self.facts_committed()
+
+    def _with_metric(self, answer: Answer) -> Answer:
+        """Return an answer, or where it lacks what the tuner reads, the final one that the trial fails."""
+        metrics = answer.metrics
+        if metrics is None or self._metric is None or self._metric in metrics:
+            return answer
+        if not answer.final:
+            self._loop.forget_request(answer.request)
+            self._loop.handle(RequestWithdrawn(answer.request))
+        error = metrics_lacking([self._metric], metrics, f"at step {answer.step}, evaluate()")
+        return replace(answer, metrics=None, error=error, final=True)
 
     def _tell_best(self, results: Iterable[Result]) -> None:
         """Tell the engine where the best results are."""
@@ -382,6 +398,11 @@ class Tuning:
     def open(self) -> int:
         """The number of trials whose final result the tuner has not taken yet."""
         return len(self._open)
+
+    @property
+    def unanswered(self) -> int:
+        """The number of requests that have no final answer yet, durable or not."""
+        return len(self._requests)
 
     @property
     def under_way(self) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
+from hippotune.protocol.failures import metrics_lacking
 from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, handed_over
@@ -195,13 +196,9 @@ class Session:
         except Exception as error:
             error.add_note(_BEFORE_TRAINING)
             raise
-        if missing := sorted(required - metrics.keys()):
-            raise MetricsMissing(
-                f"evaluate() of {self._class.__name__} does not return {', '.join(map(repr, missing))}; "
-                f"it returns {', '.join(map(repr, metrics))}. Name one of these as the tuner's metric, or "
-                "return the missing one",
-                missing,
-            )
+        if missing := required - metrics.keys():
+            whose = f"evaluate() of {self._class.__name__}"
+            raise MetricsMissing(metrics_lacking(missing, metrics, whose), missing)
 
     def snapshot(self) -> Write:
         """Return what writes the present state to a file: at any time, in any thread, whatever is trained."""

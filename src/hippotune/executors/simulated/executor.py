@@ -42,7 +42,7 @@ from hippotune.protocol.events import (
 )
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.lease_run import LeaseRun
-from hippotune.trainers.metrics import MetricsMissing, checked_metrics
+from hippotune.trainers.metrics import checked_metrics
 
 if TYPE_CHECKING:
     from hippotune.plan.plan import Plan
@@ -340,20 +340,13 @@ class Simulated(Executor):
         lease, run = timed.lease, timed.run
         try:
             metrics = self._metrics(run)
-            if metrics and (missing := sorted(lease.required - metrics.keys())):
-                raise MetricsMissing(
-                    f"the metrics of the simulation are {sorted(metrics)}, without {missing}, "
-                    "which a tuner needs: give them too, or name another metric",
-                    missing,
-                )
         except Exception as error:
             phase: Literal["contract", "evaluate"] = "evaluate"
             if isinstance(error, InvalidInput | TrainerError):
                 phase = "contract"
             self._free(lease)
             timed.has_failed = True
-            lacking = error.missing if isinstance(error, MetricsMissing) else frozenset()
-            self._say(LeaseFailed(lease.lease, run.fail(), describe(error), phase, missing=lacking))
+            self._say(LeaseFailed(lease.lease, run.fail(), describe(error), phase))
             return
         self._say(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
         self._go_on(slot, timed)

@@ -107,6 +107,10 @@ class RemoteLoop:
         self._deliver[self._next_request] = deliver
         return self._next_request
 
+    def require(self, metrics: frozenset[str], study: str = "") -> None:
+        """Say which metrics the tuner reads; the server ends the study where results lack one."""
+        self.handle(events.MetricsRequired(metrics, study))
+
     def forget_request(self, request: int) -> None:
         """Deliver nothing more for a request."""
         self._deliver.pop(request, None)
