@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from hippotune.engine.core import Engine
 from hippotune.executors.base import Emit, Executor, Job
@@ -13,15 +15,26 @@ from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, StudyStopped
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request, WorkerJoined, WorkerLost
+from hippotune.protocol.events import (
+    ActionTaken,
+    GroupSubmitted,
+    MetricsReported,
+    Progressed,
+    Request,
+    WorkerJoined,
+    WorkerLost,
+)
 from hippotune.protocol.failures import Retries
 from hippotune.sequences import Config
 from hippotune.shell.loop import FactWriter, Loop
+from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import ImmediateWriter
 from hippotune.shell.writer import Writer
 from hippotune.store.base import Store
 from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
+from hippotune.study.tuning import Tuning
+from hippotune.tuners.base import TrialGroup
 
 
 class Noted(Executor):
@@ -105,3 +118,26 @@ def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_sto
     heard = asyncio.run(asyncio.wait_for(in_memory(), 300))
     assert asyncio.run(asyncio.wait_for(in_a_file(), 300)) == heard
     assert [type(fact).__name__ for _, fact in heard] == ["NodeAdded", *["RequestMade"] * 3, "StudyStopped"]
+
+
+def test_results_that_wait_for_the_database_are_counted_once() -> None:
+    class Away(FactWriter):
+        def submit(self, facts: Sequence[Fact], then: Any) -> None: ...
+
+    async def course() -> tuple[int, int]:
+        executor = Noted()
+        loop = Loop(Engine(Plan()), executor, Away())
+        loop.handle(WorkerJoined(0))
+        tuning = Tuning(loop, "study")
+        runtime: Any = SimpleNamespace(loop=loop, ask=lambda question: question())
+        progress = Progress("study", "loss", "min", runtime)
+        progress.begin(tuning)
+        tuning.submit(TrialGroup.of([Config({"lr": 0.1}), Config({"lr": 0.2})], 1))
+        lease = next(command for command in executor.told if isinstance(command, RunLease))
+        loop.handle(Progressed(lease.lease, 1, 1, 0.1))
+        loop.handle(MetricsReported(lease.lease, 1, {"loss": 1.0}, 0.1))
+        snapshot = progress.snapshot()
+        assert snapshot is not None
+        return snapshot.requests_answered, snapshot.requests
+
+    assert asyncio.run(course()) == (1, 2)

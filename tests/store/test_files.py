@@ -108,6 +108,16 @@ def test_a_missing_checkpoint_is_named(files: CheckpointFiles) -> None:
         files.verify(checkpoint)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_a_checkpoint_is_not_waited_for(files: CheckpointFiles) -> None:
+    checkpoint = files.save(NAME, a_file())
+    path = files.verify(checkpoint)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(CheckpointError, match="it is no regular file"):
+        files.verify(checkpoint)
+
+
 def test_a_truncated_checkpoint_is_told_by_its_length(files: CheckpointFiles) -> None:
     checkpoint = files.save(NAME, a_file(b"12345"))
     os.truncate(files.verify(checkpoint), 3)

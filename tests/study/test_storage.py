@@ -94,8 +94,9 @@ def test_a_bucket_that_is_not_there_is_told_before_anything_is_trained(s3: Serve
 
 
 def test_what_cannot_be_a_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match="home is 'ftp://host/x'; expected a folder, or a URL such as"):
-        Study("walkers", Walker, home="ftp://host/x")
+    for home in ("ftp://host/x", "gs:bucket", "s3:bucket/x", "S3:/bucket/x", "s3:", "file:folder"):
+        with pytest.raises(InvalidInput, match=f"home is '{home}'; expected a folder, or a URL such as"):
+            Study("walkers", Walker, home=home)
     with pytest.raises(InvalidInput, match="workers are other processes"):
         Study("walkers", Walker, home="memory:///x").eval({"lr": 0.1, "bs": 16}, 2)
     monkeypatch.setitem(sys.modules, "obstore.store", None)

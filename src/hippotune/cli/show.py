@@ -48,6 +48,7 @@ examples:
 
 _MOST_METRICS = 6
 _MOST_NAMED = 8
+_LONGEST_ERROR = 300
 _NOT_PROVED = ", not proved: provisional"
 
 
@@ -273,7 +274,7 @@ class Page:
         for line, numbers in found.items():
             word = "trial" if len(numbers) == 1 else "trials"
             more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
-            yield f"  {word} {', '.join(numbers[:_MOST_NAMED])}{more}: {line}"
+            yield f"  {word} {', '.join(numbers[:_MOST_NAMED])}{more}: {short.cut(line, _LONGEST_ERROR)}"
 
 
 def _contrasted(trials: Sequence[TrialHistory]) -> tuple[list[str], list[str]]:

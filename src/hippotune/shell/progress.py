@@ -81,7 +81,7 @@ class Progress:
             metric=self._metric,
             mode=self._mode,
             trials=len(tuning.asked),
-            requests_open=tuning.open,
+            requests_open=tuning.unanswered,
             requests_answered=tuning.answered,
             requests_failed=tuning.failed,
             requests_suspended=tuning.suspended,

@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -132,7 +133,7 @@ class CheckpointFiles(CheckpointStorage):
         """Open a file."""
         path = self.path(checkpoint.name)
         try:
-            file = path.open("rb", buffering=0)
+            file = open(path, "rb", buffering=0, opener=_open_regular)  # noqa: SIM115
         except FileNotFoundError as error:
             raise CheckpointError(f"checkpoint {path} is missing") from error
         except OSError as error:
@@ -291,6 +292,15 @@ def explained(place: Path) -> Iterator[None]:
             f"{error.filename or place}: {error.strerror}; see that the disk is in order, has room and may "
             "be written to, and run again: nothing is lost"
         ) from error
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file; what is no file, such as a named pipe, is not waited for."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
 def _length(path: Path) -> int:

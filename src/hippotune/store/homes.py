@@ -23,7 +23,10 @@ from hippotune.store.storage import CheckpointStorage, StorageHome
 
 _FILE_NAME = "storage-url"
 _SCHEMES = ("s3", "gs", "az", "memory")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
+# Also without slashes, where it can hardly be a folder's name.
+_URL = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]+:/+|(s3|gs|gcs|az|azure|abfss?|file|memory|https?):", re.IGNORECASE
+)
 _FOLDER = "checkpoints"
 _EXPECTED = "expected a folder, or a URL such as s3://bucket/study, gs://bucket/study or az://container/study"
 
@@ -38,7 +41,7 @@ def parse_home(given: str | Path) -> tuple[Path, str | None]:
     if isinstance(given, Path):
         raise InvalidInput(f"home is {given!r}, which is no URL any more: give it as text, not as a Path")
     url = urlsplit(text)
-    if url.scheme == "file" and url.netloc in ("", "localhost") and url.path:
+    if url.scheme == "file" and url.netloc in ("", "localhost") and url.path.startswith("/"):
         return Path(unquote(url.path)), None
     if url.scheme not in _SCHEMES or not (url.netloc or url.scheme == "memory") or url.query or url.fragment:
         raise InvalidInput(f"home is {text!r}; {_EXPECTED}")

@@ -6,21 +6,32 @@ import traceback
 from pathlib import Path
 
 from hippotune.errors import HippoError
+from hippotune.short import cut
 
+# A message may hold a whole batch.
+_LONGEST_LINE = 2000
+_MOST_LINES = 100
 _OURS = str(Path(__file__).resolve().parents[2])
 
 
 def describe(error: BaseException) -> str:
     """Return the traceback of an exception from the first frame on that is not Hippo's.
 
-    An exception that Hippo raised itself, with no frame of the user's in it, is described by its message,
-    and by what it was raised from.
+    Of a very long one, the middle is left out, and long lines are cut. An exception that Hippo raised itself,
+    with no frame of the user's in it, is described by its message, and by what it was raised from.
     """
     written = traceback.TracebackException.from_exception(error)
     if isinstance(error, HippoError) and not _trim(written, error):
         return str(error) if error.__cause__ is None else f"{error}\n\n{describe(error.__cause__)}"
     _trim_chain(written, error)
-    return "".join(written.format()).rstrip("\n")
+    return _shortened("".join(written.format()).rstrip("\n"))
+
+
+def _shortened(text: str) -> str:
+    lines = [cut(line, _LONGEST_LINE) for line in text.splitlines()]
+    if (left_out := len(lines) - 2 * _MOST_LINES) > 0:
+        lines[_MOST_LINES:-_MOST_LINES] = [f"[{left_out:,} lines left out]"]
+    return "\n".join(lines)
 
 
 def _trim_chain(written: traceback.TracebackException, error: BaseException) -> None:
