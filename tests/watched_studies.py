@@ -37,6 +37,12 @@ class Paced(Simulated):
         """Let things happen, up to the time that was named."""
         return bool(self._due) and self._due[0][0] <= self.until and super().advance()
 
+    @property
+    def stands(self) -> bool:
+        """Whether every worker trains, and nothing comes of it before the time that was named."""
+        busy = bool(self._slots) and all(slot.timed is not None for slot in self._slots)
+        return busy and self._due[0][0] > self.until
+
 
 NAMES = frozenset({"val_acc", "val_loss"})
 RATES = [MultiStep(0.1, [first, second], 0.1) for first in (40, 60) for second in (80, 100)]
@@ -77,6 +83,10 @@ class Watched:
             self._thread.start()
         else:
             runtime.ask(lambda: self._let_go(runtime, until))
+
+    def has_stopped(self) -> bool:
+        """Whether time has passed up to that moment, with all workers busy: nothing changes any more."""
+        return bool(self._study._connection.open().ask(lambda: self._executor.stands))
 
     def _let_go(self, runtime: Any, until: float) -> None:
         self._executor.until = until

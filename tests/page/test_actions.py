@@ -135,8 +135,9 @@ def test_a_trial_is_trained_further(open_page: Open, study: Watched) -> None:
 
 
 def test_a_trial_is_stopped_and_the_study_goes_on(open_page: Open, study: Watched) -> None:
-    page = open_page(study.server.url)
     study.go(until=240)
+    wait_for(study.has_stopped)  # a trial that is done before it is selected could not be stopped
+    page = open_page(study.server.url)
     page.get_by_label("Filter the rows").fill("running")
     page.locator("#trials tbody tr[tabindex]").first.click()
     page.get_by_role("button", name="Stop this trial").click()
