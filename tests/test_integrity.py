@@ -52,6 +52,12 @@ def change(home: Path, statement: str) -> None:
     connection.close()
 
 
+def change_schema(home: Path, statement: str) -> None:
+    with sqlite3.connect(home / "plans.sqlite") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
 def files(home: Path) -> list[Path]:
     return sorted(home.glob("checkpoints/*/*/node-*"))
 
@@ -127,9 +133,72 @@ def test_doctor_counts_rows_of_the_tree_that_are_missing(run: Run, home: Path, t
             study("decays", home).open()
 
 
-def test_doctor_tells_that_the_beginning_of_a_plan_cannot_be_read(run: Run, home: Path) -> None:
-    change(home, "UPDATE hippo_plans SET origin = substr(origin, 2)")
+@pytest.mark.parametrize("table", ["results", "kept", "spans", "requests", "actions"])
+def test_doctor_counts_facts_that_are_missing_until_they_are_given_up(
+    run: Run, home: Path, table: str
+) -> None:
+    expected = trained("decays", home, Asking(DECAYS, *STEPS))
+    change(home, f"DELETE FROM hippo_{table} WHERE number = (SELECT min(number) FROM hippo_{table})")
+    for _ in range(2):
+        assert "1 fact missing; put a backup of the database back, or give it up" in run("doctor", status=1)
+    assert ", 0 left" in run("doctor", "--repair")
+    assert "nothing is wrong" in run("doctor")
+    again = trained("decays", home, Asking(DECAYS, *STEPS))
+    assert [trial.metrics for trial in again.trials] == [trial.metrics for trial in expected.trials]
+    assert "nothing is wrong" in run("doctor")
+
+
+@pytest.mark.parametrize("changed", ["substr(origin, 2)", "replace(origin, '1', '2')"])
+def test_doctor_tells_that_the_beginning_of_a_plan_was_changed(run: Run, home: Path, changed: str) -> None:
+    change(home, f"UPDATE hippo_plans SET origin = {changed}")
     assert "was begun with is not what was written" in run("doctor", status=1)
+    with pytest.raises(StoreError, match="was begun with is not what was written"):
+        study("decays", home).open()
+
+
+@pytest.mark.parametrize("changed", ["mode = 'max'", "metric = 'weight'", "used = used + 1"])
+def test_what_a_study_was_tuned_for_is_noticed_if_it_was_changed_and_told_again(
+    run: Run, home: Path, changed: str
+) -> None:
+    report = trained("decays", home, Asking(DECAYS, *STEPS))
+    change(home, f"UPDATE hippo_studies SET {changed}")
+    for command in (["ls"], ["show", "decays"]):
+        assert "study 'decays' is not what was written" in run(*command, status=2)
+    with pytest.raises(StoreError, match="study 'decays' is not what was written"):
+        study("decays", home).open()
+    assert "study 'decays' is not what was written" in run("doctor", status=1)
+    assert ", 0 left" in run("doctor", "--repair")
+    assert "nothing is wrong" in run("doctor")
+    again = trained("decays", home, Asking(DECAYS, *STEPS))
+    assert again.best.config == report.best.config
+    assert f"best by {report.metric} ({report.mode})" in run("show", "decays")
+
+
+def test_a_store_of_the_version_before_check_values_of_studies_opens(run: Run, home: Path) -> None:
+    for column in ("hippo_plans DROP COLUMN given_up", "hippo_plans DROP COLUMN check_value"):
+        change_schema(home, f"ALTER TABLE {column}")
+    change_schema(home, "ALTER TABLE hippo_studies DROP COLUMN check_value")
+    change(home, "UPDATE hippo_schema SET version = 12")
+    assert "nothing is wrong" in run("doctor")
+    trained("decays", home, Asking(DECAYS, *STEPS))
+    change(home, "UPDATE hippo_studies SET mode = 'max'")
+    assert "study 'decays' is not what was written" in run("doctor", status=1)
+
+
+@pytest.mark.parametrize(("lost", "status"), [("DROP TABLE hippo_spans", 2), ("DELETE FROM hippo_store", 1)])
+def test_doctor_says_that_what_every_store_has_is_missing(
+    run: Run, home: Path, lost: str, status: int
+) -> None:
+    change_schema(home, lost)
+    assert "what every store has is missing: put a backup of the database back" in run(
+        "doctor", status=status
+    )
+
+
+def test_doctor_says_that_a_database_is_gone_whose_checkpoints_are_there(run: Run, home: Path) -> None:
+    for file in home.glob("plans.sqlite*"):
+        file.unlink()
+    assert "but there are checkpoints: put a backup of plans.sqlite back" in run("doctor", status=2)
 
 
 def test_doctor_notices_a_changed_key_of_a_plan_and_rows_of_no_plan(run: Run, home: Path) -> None:

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from hippotune.errors import InvalidInput, StoreError
 from hippotune.identity.key import Origin, PlanKey
+from hippotune.store.check_values import DAMAGED, check_value, is_changed
 from hippotune.store.claim import Mark, is_own
 from hippotune.store.database import Database
 from hippotune.store.homes import checkpoints_of, storage_of
@@ -49,6 +50,11 @@ def open_store(home: Path, url: str | None = None, *, create: bool = True) -> Ca
     With ``create=False`` a store that does not exist is an error, and nothing is made.
     """
     if url is None and not create and not (home / FILE_NAME).is_file():
+        if (home / "checkpoints").is_dir():
+            raise StoreError(
+                f"there is no database in {home}, but there are checkpoints: put a backup of {FILE_NAME} "
+                "back, or name its URL with --store"
+            )
         raise StoreError(
             f"there is no store in {home}: no study has been run with that home; name another one"
         )
@@ -190,11 +196,13 @@ class Catalog:
 
     def origin(self, key: PlanKey) -> Origin | None:
         """Return what a plan was begun with; None where there is no such plan, or where it is not known."""
-        query = sa.select(PLANS.c.origin).where(PLANS.c.digest == key.digest)
+        query = sa.select(*_BEGINNING).where(PLANS.c.digest == key.digest)
         with self._database.reading() as connection:
-            found: str | None = connection.execute(query).scalar()
+            row = connection.execute(query).first()
         try:
-            return None if found is None else Origin.from_json(found)
+            if row is not None and is_changed(tuple(row)):
+                raise ValueError("its check value is another one")
+            return None if row is None or row.origin is None else Origin.from_json(row.origin)
         except (ValueError, TypeError, KeyError) as error:
             what = f"{self._database.name}: what the plan {key.digest} was begun with is not what was written"
             raise StoreError(f"{what}: put a backup back") from error
@@ -208,11 +216,13 @@ class Catalog:
             raise InvalidInput(f"study name is {study!r}; expected text without NUL and surrogate characters")
         mine = STUDIES.c.name == study
         with self._database.changing() as connection:
+            _check_studies(connection, mine)
             plan = _find_or_add(connection, key)
             if origin is not None:
                 unknown = (PLANS.c.id == plan, PLANS.c.origin.is_(None))
                 text = storable(origin.to_json())
                 connection.execute(sa.update(PLANS).where(*unknown).values(origin=text))
+                seal_plan(connection, plan)
             query = (
                 sa.select(*_KEY_COLUMNS, STUDIES.c.used)
                 .join_from(STUDIES, PLANS, STUDIES.c.plan == PLANS.c.id)
@@ -227,6 +237,7 @@ class Catalog:
             ).rowcount
             if not known:
                 connection.execute(sa.insert(STUDIES).values(name=study, plan=plan, made=now, used=now))
+            seal_studies(connection, mine, STUDIES.c.plan == plan)
         previous = None if last is None else _key(last)
         return None if previous == key else previous
 
@@ -235,6 +246,7 @@ class Catalog:
         with self._database.changing() as connection:
             mine = (STUDIES.c.name == study, STUDIES.c.plan == _find_or_add(connection, key))
             connection.execute(sa.update(STUDIES).where(*mine).values(metric=storable(metric), mode=mode))
+            seal_studies(connection, *mine)
 
     def unused(self) -> list[PlanInfo]:
         """Return the plans that no study uses any more: all that did have another one by now."""
@@ -302,6 +314,7 @@ def latest(studies: list[StudyInfo]) -> list[StudyInfo]:
 
 
 def _studies(connection: sa.Connection) -> list[StudyInfo]:
+    _check_studies(connection)
     columns = [STUDIES.c[name] for name in ("name", "made", "used", "metric", "mode")]
     query = (
         sa.select(*_KEY_COLUMNS, *columns)
@@ -312,6 +325,30 @@ def _studies(connection: sa.Connection) -> list[StudyInfo]:
         StudyInfo(row.name, _key(row), row.made, row.used, row.metric, row.mode)
         for row in connection.execute(query)
     ]
+
+
+_BEGINNING = (PLANS.c.id, PLANS.c.digest, PLANS.c.made, PLANS.c.origin, PLANS.c.check_value)
+
+
+def seal_plan(connection: sa.Connection, plan: int) -> None:
+    """Give what a plan was begun with, as it is now, its check value."""
+    this = PLANS.c.id == plan
+    row = connection.execute(sa.select(*_BEGINNING).where(this)).one()
+    connection.execute(sa.update(PLANS).where(this).values(check_value=check_value(tuple(row)[:-1])))
+
+
+def seal_studies(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> None:
+    """Give studies, as they are now, their check values."""
+    for row in connection.execute(sa.select(*STUDIES.c).where(*where)).all():
+        this = (STUDIES.c.name == row.name, STUDIES.c.plan == row.plan)
+        value = check_value(tuple(row)[:-1])
+        connection.execute(sa.update(STUDIES).where(*this).values(check_value=value))
+
+
+def _check_studies(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> None:
+    for row in connection.execute(sa.select(*STUDIES.c).where(*where)):
+        if is_changed(tuple(row)):
+            raise StoreError(f"what is known of study {row.name!r} is not what was written: {DAMAGED}")
 
 
 def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
@@ -335,4 +372,5 @@ def _find_or_add(connection: sa.Connection, key: PlanKey) -> int:
             incarnation=token_hex(8),
         )
     )
+    seal_plan(connection, plan)
     return plan

@@ -26,6 +26,11 @@ def check_value(row: Row) -> int:
     return zlib.crc32(ascii(row[:last]).encode())
 
 
+def is_changed(row: Row) -> bool:
+    """Whether a row that is written more than once is not what was written last, as far as it has a value."""
+    return row[-1] is not None and is_damaged(row)
+
+
 def is_damaged(row: Row) -> bool:
     """Whether a row, with its check value at the end, is not what was written."""
     return bool(check_value(row[:-1]) != row[-1])

@@ -163,6 +163,10 @@ _ADVICE = (
         "not a database|malformed",
         "the file is damaged or not Hippo's: put a backup back, or move it away",
     ),
+    (
+        "no such table|UndefinedTable|NoResultFound",
+        "what every store has is missing: put a backup of the database back",
+    ),
     ("IntegrityError|UniqueViolation", "the plan has this fact already: something else has written to it"),
     (
         "password|authentication|role .* does not exist|database .* does not exist",

@@ -15,16 +15,18 @@ import sqlalchemy as sa
 from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.facts import CheckpointDropped, CheckpointKept
 from hippotune.short import plural
-from hippotune.store.catalog import Catalog, PlanInfo
-from hippotune.store.check_values import is_damaged
+from hippotune.store.catalog import Catalog, PlanInfo, seal_studies
+from hippotune.store.check_values import is_changed, is_damaged
 from hippotune.store.schema import (
     CHECKPOINTS,
     CONFIGS,
     FACTS,
+    LOG,
     NODES,
     OF_A_PLAN,
     PLANS,
     SEQUENCES,
+    STUDIES,
     begin_log_anew,
 )
 from hippotune.store.secret import KeyOfAnother, LostKey
@@ -65,6 +67,7 @@ class Examination:
         if broken:
             return
         yield from self._rows_without_plan()
+        yield from self._studies()
         for info in self._catalog.plans():
             yield from self._plan(info)
 
@@ -91,6 +94,25 @@ class Examination:
                         connection.execute(sa.delete(table).where(orphans))
                 yield self._finding(what)
 
+    def _studies(self) -> Iterator[Finding]:
+        """Look at what is known of studies: it is told again when they are next run."""
+        with self._database.reading() as connection:
+            rows = connection.execute(sa.select(*STUDIES.c)).all()
+        for row in rows:
+            if not is_changed(tuple(row)):
+                continue
+            what = f"what is known of study {row.name!r} is not what was written"
+            if not self._repair:
+                yield Finding(
+                    what, "hippo doctor --repair forgets what it was tuned for, until it is run again"
+                )
+                continue
+            this = (STUDIES.c.name == row.name, STUDIES.c.plan == row.plan)
+            with self._database.changing() as connection:
+                connection.execute(sa.update(STUDIES).where(*this).values(metric=None, mode=None))
+                seal_studies(connection, *this)
+            yield Finding(what, "what it was tuned for is forgotten until it is run again", is_repaired=True)
+
     def _finding(self, what: str) -> Finding:
         if self._repair:
             return Finding(what, "removed", is_repaired=True)
@@ -108,7 +130,7 @@ class Examination:
                 self._catalog.plan(info.key) if self._repair else self._catalog.view(info.key)
             ) as store:
                 self._catalog.origin(info.key)
-                for look in (self._rows_of, self._missing_of, self._checkpoints_of):
+                for look in (self._rows_of, self._missing_of, self._gaps_of, self._checkpoints_of):
                     trouble = list(look(store, name))
                     yield from trouble
                     if not all(finding.is_repaired for finding in trouble):
@@ -137,6 +159,32 @@ class Examination:
                 rows = f"{plural(missing, 'row')} of {table.name}"
                 yield Finding(f"{name}: {rows} missing", f"{_LOST}: {_BACKUP}")
 
+    def _gaps_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
+        """Look for facts that are gone: all facts of a plan are numbered together, without gaps."""
+        mine = PLANS.c.id == store.number
+        count, last = 0, 0
+        with self._database.reading() as connection:
+            for table in LOG:
+                found = sa.select(sa.func.count(), sa.func.coalesce(sa.func.max(table.c.number), 0))
+                row = connection.execute(found.where(table.c.plan == store.number)).one()
+                count, last = count + row[0], max(last, row[1])
+            given_up = connection.execute(sa.select(PLANS.c.given_up).where(mine)).scalar_one() or 0
+        if (missing := last - count - given_up) <= 0:
+            return
+        what = f"{name}: {plural(missing, 'fact')} missing"
+        if self._repair:
+            with self._database.changing() as connection:
+                self._give_up(connection, store.number, missing)
+            yield Finding(what, "given up: it is trained or measured again where it is needed", True)
+        else:
+            again = "it is trained or measured again where it is needed"
+            yield Finding(what, f"{_BACKUP}, or give it up with hippo doctor --repair: {again}")
+
+    def _give_up(self, connection: sa.Connection, plan: int, count: int) -> None:
+        """Do not miss that many facts of a plan any more."""
+        known = sa.func.coalesce(PLANS.c.given_up, 0)
+        connection.execute(sa.update(PLANS).where(PLANS.c.id == plan).values(given_up=known + count))
+
     def _rows_of(self, store: SqlStore, name: str) -> Iterator[Finding]:
         for table in FACTS:
             query = sa.select(*table.c).where(table.c.plan == store.number)
@@ -155,6 +203,7 @@ class Examination:
                     this = [table.c[name] == row._mapping[name] for name in ("plan", "number", "check_value")]
                     with self._database.changing() as connection:
                         connection.execute(sa.delete(table).where(*this))
+                        self._give_up(connection, store.number, 1)
                         begin_log_anew(connection, PLANS.c.id == store.number)
                 yield self._finding(what)
 

@@ -34,8 +34,16 @@ from hippotune.errors import StoreError
 Migration = Callable[[Connection], None]
 
 FIRST = 12
-"""The version of the tables below. Lower ones were written before the first release, and are refused."""
-MIGRATIONS: tuple[Migration, ...] = ()
+"""The first version of the tables. Lower ones were written before the first release, and are refused."""
+
+
+def _check_values_of_plans_and_studies(connection: Connection) -> None:
+    for column in ("hippo_plans ADD COLUMN given_up", "hippo_plans ADD COLUMN check_value"):
+        connection.exec_driver_sql(f"ALTER TABLE {column} BIGINT")
+    connection.exec_driver_sql("ALTER TABLE hippo_studies ADD COLUMN check_value BIGINT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_check_values_of_plans_and_studies,)
 """Each makes the next version from the one before. One that has been released is never edited."""
 
 _TABLES = MetaData()
@@ -81,6 +89,8 @@ PLANS = _table(
     *_reals("made"),
     *(Column("data", Text), Column("threads", BigInteger), Column("origin", Text)),
     *(Column("keyed_by", Text), Column("incarnation", Text)),
+    # How many facts of its log were lost and are not missed any more; what begins a plan has a check value.
+    *(Column("given_up", BigInteger), Column("check_value", BigInteger)),
 )
 STUDIES = _table(
     "studies",
@@ -91,6 +101,7 @@ STUDIES = _table(
         *_reals("made", "used"),
         Column("metric", Text),
         Column("mode", Text),
+        Column("check_value", BigInteger),
     ),
 )
 HOLDERS = _table("holders", "plan", *_whole("plan", "session"), *_texts("holder"))
@@ -144,8 +155,8 @@ LOG = (NODES, KEPT, RESULTS, PROOFS, REQUESTS, SPANS, LOGGED, ACTIONS)
 """The tables whose rows are the facts of a plan. `KEPT` has checkpoints kept and dropped, as JSON."""
 OF_A_PLAN = (STUDIES, HOLDERS, SEQUENCES, CONFIGS, CHECKPOINTS, *LOG)
 """All tables whose rows belong to a plan."""
-FACTS = tuple(table for table in OF_A_PLAN if "check_value" in table.c)
-"""The tables whose rows carry a check value."""
+FACTS = (SEQUENCES, CONFIGS, *LOG)
+"""The tables whose rows are written once, each with a check value."""
 
 
 def begin_log_anew(connection: Connection, *where: ColumnElement[bool]) -> None:
@@ -176,6 +187,7 @@ def migrate(connection: Connection, name: str, migrations: Sequence[Migration] =
             f"oldest that this one reads is {FIRST}; choose another home"
         )
     if found == 0:
+        found = newest
         _TABLES.create_all(connection, checkfirst=False)
         connection.execute(STORE.insert().values(id=secrets.token_hex(8)))
         connection.execute(VERSION.insert().values(version=newest))
