@@ -105,6 +105,7 @@ def test_a_state_that_is_not_all_there_after_a_load_ends_the_study() -> None:
 
 def test_a_number_that_no_tuner_needs_may_be_a_clock_and_is_repeated_twice() -> None:
     world = World(1, proofs=EXACT)
+    world.constants = {"another": 0.0}
     world.feed(MetricsRequired(frozenset({"another"})))
     world.remembers = loses_something
     world.submit((FLAT, 5))
@@ -169,6 +170,7 @@ def test_kills_and_losses_at_any_moment_leave_it_to_be_decided_once(
 
     world = World(slots, delayed=True, proofs=policy)
     world.remembers = remembers
+    world.constants = {"another": 0.0}
     world.feed(MetricsRequired(frozenset({"another"})))
     world.submit((FLAT, 8), (DROP, 8), (LATER, 9))
     for _ in range(moves):
@@ -181,6 +183,7 @@ def test_kills_and_losses_at_any_moment_leave_it_to_be_decided_once(
         world.run(chance.randrange)
     resumed = World(slots, Plan.replay(world.facts), delayed=True, proofs=policy)
     resumed.disk, resumed.remembers = world.disk, remembers
+    resumed.constants = {"another": 0.0}
     resumed.feed(MetricsRequired(frozenset({"another"})))
     resumed.submit((FLAT, 8), (DROP, 8), (LATER, 9))
     resumed.run(chance.randrange)

@@ -139,6 +139,7 @@ class World:
         self.steps_trained = 0
         self.steps_proved = 0
         self.remembers: Callable[[RunLease, State], State] = lambda lease, state: state
+        self.constants: dict[str, float] = {}  # metrics that never change
         self.fails_at: Callable[[Config, int], bool] = lambda config, step: False
         self.cannot_evaluate: Callable[[Config, int], bool] = lambda config, step: False
         self.crashes_at: Callable[[Config, int], bool] = lambda config, step: False
@@ -267,7 +268,7 @@ class World:
                     self._free(lease)
                     self.say(worker, LeaseFailed(lease.lease, run.fail(), "Boom", "evaluate"))
                     return True
-                metrics = metrics_of(worker.state)
+                metrics = metrics_of(worker.state) | self.constants
                 self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
             case "note":
                 evaluated = step in run.evaluated
