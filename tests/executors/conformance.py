@@ -295,14 +295,18 @@ class TrainingConformance(LeaseConformance):
         assert words in failed.error
         assert not [event for event in story if isinstance(event, Progressed)]
 
-    @pytest.mark.parametrize(("fault", "phase"), [("forget", "contract"), ("babble", "evaluate")])
-    def test_of_metrics_that_are_wrong_later_only_missing_ones_concern_all_trials(
-        self, rig: Rig, fault: str, phase: str
-    ) -> None:
-        work = rig.run(6, required=["sum"], probe=True, evaluations=[2, 4], fault=f"evaluate {fault} 4")
+    def test_metrics_that_are_no_numbers_later_fail_the_evaluation(self, rig: Rig) -> None:
+        work = rig.run(6, required=["sum"], probe=True, evaluations=[2, 4], fault="evaluate babble 4")
         failed = rig.story(work)[-1]
         assert isinstance(failed, LeaseFailed)
-        assert (failed.phase, failed.step) == (phase, 4)
+        assert (failed.phase, failed.step) == ("evaluate", 4)
+
+    def test_metrics_that_are_missing_later_are_reported_as_they_are(self, rig: Rig) -> None:
+        work = rig.run(6, required=["sum"], probe=True, evaluations=[2, 4], fault="evaluate forget 4")
+        story = rig.story(work)
+        assert isinstance(story[-1], LeaseFinished)
+        (last,) = [event for event in story if isinstance(event, MetricsReported) and event.step == 4]
+        assert "sum" not in last.metrics
 
     def test_a_probe_changes_nothing(self, rig: Rig) -> None:
         plain = rig.metrics(rig.run(4, evaluations=[4]))
