@@ -2,7 +2,8 @@
 
 A program measures and returns figures by name. Its docstring states its bars, which it passes here. With
 ``--json FILE`` the figures are written to a file, with the command, the machine and the time beside them; the
-tables of the documentation are made from the files in bench/results (`tables.py`).
+tables of the documentation are made from the files in bench/results (`tables.py`). A figure that is a mapping
+is a table of its own, which the program prints itself.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def run(
     elif options.json:
         write(Path(options.json), figures, time.monotonic() - began, missed)
     else:
-        width = max(len(name) for name in figures)
-        for name, value in figures.items():
+        shown = {name: value for name, value in figures.items() if not isinstance(value, Mapping)}
+        width = max(map(len, shown))
+        for name, value in shown.items():
             print(f"  {name:<{width}}  {_shown(value)}")
     out = sys.stderr if options.json else sys.stdout
     for bar in bars:
@@ -92,6 +94,8 @@ def write(file: Path, figures: Figures, seconds: float, missed: list[Bar]) -> No
 
 
 def _rounded(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 

@@ -1,24 +1,29 @@
 """How soon searches find good configs, on curves of real networks that are replayed in virtual time.
 
 Every search runs inside Hippo with sharing on, one worker, on the recorded curves (bench/record.py) of one
-training seed. What it chooses is judged by the other training seeds: its regret is its mean loss there over
-that of the best config of the space. Searches choose the best that they have measured, and Lazy what it
-recommends; the regret of its best stands beside it. The gap of the best is the same on the training seed that
-was searched. Lazy's defaults were chosen on training seed 0, so searches run on the others; a space with
-fewer than two recorded training seeds is left out. What counts is found within the steps that TPE trained,
-but for halving, which has its own. Searches of one seed are compared in pairs; intervals are
-the middle 95 % of 4,000 bootstrap means. Steps are those that were trained; worker-seconds count loads (2
-steps' time), saves (half a step) and evaluations (a fifth) too.
+training seed. It chooses the best that it has measured there. The choice is judged by the other training
+seeds: its regret is its mean loss there over that of the best config of the space. Its gap is the same on the
+training seed that was searched. Beside it stands what Lazy's model recommends of the results of a search.
+Lazy's defaults were chosen on training seed 0, so searches run on the others.
+
+Every search is judged by what it found within the steps that TPE trained, and within TPE's worker-seconds;
+halving, which has a size of its own, is judged at its end, and ASHA within the steps that it trained with
+either kind of rungs. Steps are those that were trained; worker-seconds count loads (2 steps' time), saves
+(half a step) and evaluations (a fifth) too. Searches of one seed are compared in pairs; intervals are the
+middle 95 % of 4,000 bootstrap means.
 
 Bars:
 * Lazy finds TPE's final best with at most half of TPE's steps, and of its worker-seconds, on the spaces of
-  schedules (digits, mnist: Table 2; letters: WSD). Where a run never gets there, all that it spent counts.
-* Lazy is nowhere worse than random search, beyond the interval.
-* State rungs are nowhere worse than trial rungs, beyond the interval, and better where schedules part late
-  (letters), in successive halving of the whole grid, as in the Hippo paper (15 to 120 steps, by four). The
-  grid's values come in an order that is drawn by the seed: trial rungs prefer those that are written first.
+  schedules (digits, mnist: Table 2; letters: WSD): the mean of the shares, where a search that never gets
+  there counts as one that took all of TPE's. And what Lazy has found after half of TPE's steps, or
+  worker-seconds, is on average no worse than what TPE has in the end.
+* Lazy is nowhere worse than random search beyond the interval, after as many steps and worker-seconds.
+* State rungs are nowhere worse than trial rungs beyond the interval, and better where schedules part late
+  (letters): in successive halving of the whole grid, as in the Hippo paper (15 to 120 steps, by four), and
+  under ASHA with TPE, after as many steps. The grid's values come in an order that is drawn by the seed:
+  trial rungs prefer those that are written first.
 
-    python bench/search.py [--seeds 20] [--space digits] [--processes 2] [--check]
+    python bench/search.py [--seeds 20] [--space digits] [--processes 2] [--check] [--json FILE]
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ import argparse
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -52,6 +57,8 @@ FOLDER = Path(__file__).parent / "curves"
 TRIALS = 40
 COSTS = {"load": 2.0, "save": 0.5, "evaluate": 0.2}
 SCHEDULES = ("digits", "mnist", "letters")
+LATE = "letters"  # where schedules part late
+RECOMMENDING = ("TPE", "random", "Lazy")  # whose results Lazy's model is asked about
 FIRST_RUNG, REDUCTION = 15, 4
 
 
@@ -70,22 +77,22 @@ class NotTrained(hippo.Trainer):
 
 @dataclass
 class Run:
-    """What a search found, when: steps trained, worker-seconds, loss, config; the best first of its time."""
+    """What a search found, when: steps trained, worker-seconds, loss, config."""
 
     found: list[tuple[int, float, float, hippo.Config]] = field(default_factory=list)
     steps: int = 0
     seconds: float = 0.0
     recommended: hippo.Config | None = None
 
-    def best(self, steps: float = math.inf) -> tuple[float, hippo.Config] | None:
-        """Return the best loss that was found within so many steps, and its config."""
-        found = ((loss, config) for at, _, loss, config in self.found if at <= steps)
+    def best(self, steps: float = math.inf, seconds: float = math.inf) -> tuple[float, hippo.Config] | None:
+        """Return the best loss that was found within so many steps and worker-seconds, and its config."""
+        found = ((loss, config) for at, now, loss, config in self.found if at <= steps and now <= seconds)
         return min(found, key=lambda each: each[0], default=None)
 
     def until(self, loss: float) -> tuple[float, float]:
-        """Return the steps and the worker-seconds until a loss was found; all, where it never was."""
-        reached = ((at, seconds) for at, seconds, each, _ in self.found if each <= loss)
-        return next(reached, (self.steps, self.seconds))
+        """Return the steps and the worker-seconds until a loss was found; infinite where it never was."""
+        reached = ((float(at), now) for at, now, each, _ in self.found if each <= loss)
+        return next(reached, (math.inf, math.inf))
 
 
 class Traced(SpaceTuner):
@@ -139,11 +146,15 @@ class Halving(hippo.SuccessiveHalving):
 
 
 class Group(hippo.RandomSearch):
-    """Random search, heard one by one."""
+    """Random search in one trial group, as far as the steps go."""
+
+    def __init__(self, *args: Any, steps: int, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.steps = steps
 
     async def run(self, trials: Trials) -> None:
         trials.submit(TrialGroup.of(self.configs(), self.max_steps))
-        while trials.open:
+        while trials.open and trials._loop.engine.trained < self.steps:
             await trials.next()
 
 
@@ -187,7 +198,7 @@ def searches() -> dict[str, Make]:
 
     return {
         "TPE": of(hippo.OptunaSearch, trials=TRIALS),
-        "random": of(Group, trials=TRIALS),
+        "random": of(Group, trials=TRIALS, steps=budget),
         "grid, depth first": depth_first,
         "TPE + ASHA, state rungs": halving(hippo.ASHA, "states", trials=many, sampler=sampler),
         "TPE + ASHA, trial rungs": halving(hippo.ASHA, "trials", trials=many, sampler=sampler),
@@ -209,6 +220,7 @@ def recorded(space: str, seed: int) -> hippo.Recorded:
 def searched(space: str, seed: int, search: int) -> dict[str, Run]:
     """Run all searches of one seed on the curves of one training seed."""
     runs: dict[str, Run] = {}
+    lazy = hippo.Lazy(SPACES[space].space, METRIC, "min", SPACES[space].steps, SPACES[space].steps)
     for name, make in searches().items():
         run = runs[name] = Run()
         executor = hippo.Simulated(1, metrics=recorded(space, search), **COSTS)
@@ -216,8 +228,8 @@ def searched(space: str, seed: int, search: int) -> dict[str, Run]:
         with hippo.Study(f"{space}-{seed}", NotTrained, executor=executor, audit=0) as study:
             report = study.tune(Traced(tuner, space, run), progress=False)
         run.steps, run.seconds = report.work.steps_trained, report.work.worker_seconds
-        if isinstance(tuner, hippo.Lazy):
-            run.recommended = tuner.recommend(report).config
+        if name in RECOMMENDING:
+            run.recommended = lazy.recommend(report).config
     return runs
 
 
@@ -236,97 +248,154 @@ def _losses(space: str, seeds: tuple[int, ...]) -> dict[hippo.Config, float]:
     }
 
 
-def interval(values: list[float]) -> tuple[float, float, float]:
-    """Return the mean and the ends of its interval."""
-    numbers = np.array(values)
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean and the ends of its interval; where nothing was found, a value is not a number."""
+    numbers = np.array([value for value in values if not math.isnan(value)])
     drawn = np.random.default_rng(0).choice(numbers, (4000, len(numbers))).mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return float(numbers.mean()), float(low), float(high)
 
 
-def seeds_of(space: str) -> list[int]:
-    """Return the training seeds that were recorded of a space."""
-    return [seed for seed in SEEDS if (FOLDER / f"{space}-{seed}.json.gz").exists()]
-
-
-RECORDED = [space for space in SPACES if len(seeds_of(space)) > 1]
-
-
 class Outcome(NamedTuple):
-    """What came of a search: against the best config, and against TPE with the same seed."""
+    """What came of a search: against the best config, and against TPE with the same seed.
+
+    `recommended` is the regret of what `Lazy.recommend` takes of its results.
+    `share` and `time_share` are the steps and worker-seconds until it had TPE's final best, of all of TPE's;
+    `half` and `half_time` are its loss after half of them, over TPE's final best.
+    """
 
     regret: float
-    of_best: float
+    recommended: float
+    time_regret: float
     gap: float
     steps: float
     seconds: float
     reached: bool
-    steps_share: float
-    seconds_share: float
+    share: float
+    time_share: float
+    half: float
+    half_time: float
 
 
 def outcomes(space: str, seed: int) -> dict[str, Outcome]:
     """Run all searches of one seed on one space."""
-    there = seeds_of(space)
-    search = there[1 + seed % (len(there) - 1)]
-    others = tuple(each for each in there if each != search)
+    search = SEEDS[1 + seed % (len(SEEDS) - 1)]
     runs = searched(space, seed, search)
     tpe = runs["TPE"]
     aim = tpe.best()
     assert aim is not None
-    found: dict[str, Outcome] = {}
-    for name, run in runs.items():
-        best = run.best(math.inf if name.startswith("halving") else tpe.steps)
-        of_best = np.nan if best is None else regret(space, best[1], others)
-        lost = of_best if run.recommended is None else regret(space, run.recommended, others)
-        gap = np.nan if best is None else regret(space, best[1], (search,))
-        steps, seconds = run.until(aim[0])
-        reached = best is not None and best[0] <= aim[0]
-        shares = steps / tpe.steps, seconds / tpe.seconds
-        found[name] = Outcome(lost, of_best, gap, run.steps, run.seconds, reached, *shares)
-    return found
+    shorter = min(run.steps for name, run in runs.items() if name.startswith("TPE + ASHA"))
+
+    def outcome(name: str, run: Run) -> Outcome:
+        steps, seconds = float(tpe.steps), tpe.seconds
+        if name.startswith("halving"):
+            steps = seconds = math.inf
+        elif name.startswith("TPE + ASHA"):
+            steps = min(steps, shorter)
+
+        def lost(best: tuple[float, hippo.Config] | None, seeds: Iterable[int]) -> float:
+            return math.nan if best is None else regret(space, best[1], tuple(seeds))
+
+        def behind(best: tuple[float, hippo.Config] | None) -> float:
+            return math.nan if best is None else best[0] - aim[0]
+
+        others = [each for each in SEEDS if each != search]
+        best, in_time = run.best(steps=steps), run.best(seconds=seconds)
+        reached, reached_in_time = run.until(aim[0])
+        return Outcome(
+            regret=lost(best, others),
+            recommended=math.nan
+            if run.recommended is None
+            else regret(space, run.recommended, tuple(others)),
+            time_regret=lost(in_time, others),
+            gap=lost(best, [search]),
+            steps=run.steps,
+            seconds=run.seconds,
+            reached=reached <= tpe.steps,
+            share=min(reached / tpe.steps, 1.0),
+            time_share=min(reached_in_time / tpe.seconds, 1.0),
+            half=behind(run.best(steps=tpe.steps / 2)),
+            half_time=behind(run.best(seconds=tpe.seconds / 2)),
+        )
+
+    return {name: outcome(name, run) for name, run in runs.items()}
 
 
 def compared(space: str, each: list[dict[str, Outcome]], figures: dict[str, Any]) -> None:
-    """Print a table of the searches on one space, and note the figures that there are bars for."""
+    """Print a table of the searches on one space, and note the figures."""
     table = {name: [found[name] for found in each] for name in each[0]}
     print(f"\n{space}: {len(SPACES[space].space)} configs, {len(each)} seeds")
-    head = {"regret": 8, "of best": 9, "gap": 8, "steps": 7, "seconds": 9, "TPE’s best": 12, "its steps": 20}
+    head = {
+        "regret": 8,
+        "recomm.": 9,
+        "gap": 8,
+        "steps": 7,
+        "seconds": 9,
+        "TPE’s best": 12,
+        "its steps": 20,
+        "its time": 20,
+    }
     print(f"  {'search':<25}" + "".join(f"{word:>{width}}" for word, width in head.items()))
-    for name, rows in table.items():
-        lost, of_best, gap, steps, seconds, reached, *_ = np.nanmean(np.array(rows, dtype=float), axis=0)
-        share, low, high = interval([row.steps_share for row in rows])
+    rows = figures[space] = {name: _row(found) for name, found in table.items()}
+    for name, row in rows.items():
         print(
-            f"  {name:<25}{lost:>8.4f}{of_best:>9.4f}{gap:>8.4f}{steps:>7,.0f}{seconds:>9,.0f}"
-            f"{reached:>12.0%}{share:>7.2f} [{low:.2f}, {high:.2f}]"
+            f"  {name:<25}{row['regret']:>8.4f}{row.get('recommended', math.nan):>9.4f}{row['gap']:>8.4f}"
+            f"{row['steps']:>7,.0f}{row['seconds']:>9,.0f}"
+            f"{row['reached']:>12.0%}{_with_ends(row, 'share'):>20}{_with_ends(row, 'time_share'):>19}"
         )
 
-    def apart(one: str, other: str) -> tuple[float, float, float]:
-        found = interval([a.regret - b.regret for a, b in zip(table[one], table[other], strict=True)])
-        print(f"  regret of {one} − {other}: {found[0]:+.4f} [{found[1]:+.4f}, {found[2]:+.4f}]")
-        return found
+    def apart(one: str, other: str, field: str = "regret") -> tuple[float, float, float]:
+        pairs = zip(table[one], table[other], strict=True)
+        name = f"{field} over {other}"
+        mean, low, high = interval([getattr(a, field) - getattr(b, field) for a, b in pairs])
+        rows[one] |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        print(f"  {one}: {name}: {mean:+.4f} [{low:+.4f}, {high:+.4f}]")
+        return mean, low, high
 
     if space in SCHEDULES:
-        lazy = table["Lazy"]
-        shares = {
-            "steps": [row.steps_share for row in lazy],
-            "worker-seconds": [row.seconds_share for row in lazy],
-        }
-        for unit, share in shares.items():
-            figures[f"{space}: {unit} of Lazy for TPE's best, of TPE's"] = float(np.mean(share))
-    figures[f"{space}: Lazy worse than random by at least"] = apart("Lazy", "random")[1]
+        for field, unit in (("share", "steps"), ("time_share", "worker-seconds")):
+            figures[f"{space}: {unit} of Lazy for TPE's best, of TPE's"] = rows["Lazy"][field]
+        for field, unit in (("half", "steps"), ("half_time", "worker-seconds")):
+            mean, low, high = (rows["Lazy"][f"{field}{end}"] for end in ("", "_low", "_high"))
+            name = f"loss of Lazy after half of TPE's {unit}, over TPE's best"
+            print(f"  {name}: {mean:+.4f} [{low:+.4f}, {high:+.4f}]")
+            figures[f"{space}: {name}"] = mean
+    figures[f"{space}: Lazy worse than random by at least"] = max(
+        apart("Lazy", "random")[1], apart("Lazy", "random", "time_regret")[1]
+    )
     for kind in ("halving", "TPE + ASHA"):
-        found = apart(f"{kind}, state rungs", f"{kind}, trial rungs")
-        figures[f"{space}: {kind}, states worse than trials by at least"] = found[1]
-        if space == "letters" and kind == "halving":
-            figures[f"{space}: {kind}, states worse than trials by at most"] = found[2]
-    for part in ("branches", "prices"):
-        apart("Lazy", f"Lazy without {part}")
+        _, low, high = apart(f"{kind}, state rungs", f"{kind}, trial rungs")
+        figures[f"{space}: {kind}, states worse than trials by at least"] = low
+        if space == LATE:
+            figures[f"{space}: {kind}, states worse than trials by at most"] = high
+    for name in RECOMMENDING:
+        changes = [row.recommended - row.regret for row in table[name]]
+        mean, low, high = interval(changes)
+        rows[name] |= {"change": mean, "change_low": low, "change_high": high}
+        print(
+            f"  {name}: regret of what is recommended over its best's: {mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+        )
+    for part in ("Lazy without branches", "Lazy without prices", "Lazy never blind", "TPE"):
+        apart("Lazy", part)
+        apart("Lazy", part, "gap")
+
+
+def _row(found: list[Outcome]) -> dict[str, float]:
+    """Return the means over the seeds, with the ends of their intervals."""
+    row: dict[str, float] = {}
+    for name, values in zip(Outcome._fields, zip(*found, strict=True), strict=True):
+        if not all(map(math.isnan, values)):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = interval(values)
+    return row
+
+
+def _with_ends(row: Mapping[str, float], name: str) -> str:
+    return f"{row[name]:.2f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    spaces = options.space or RECORDED
+    spaces = options.space or list(SPACES)
     with ProcessPoolExecutor(options.processes) as pool:
         found = {
             space: [pool.submit(outcomes, space, seed) for seed in range(options.seeds)] for space in spaces
@@ -341,27 +410,26 @@ def bars(spaces: list[str]) -> list[Bar]:
     found = [Bar(f"{space}: Lazy worse than random by at least", "at most", 0.0) for space in spaces]
     for space in spaces:
         if space in SCHEDULES:
-            found += [
-                Bar(f"{space}: {unit} of Lazy for TPE's best, of TPE's", "at most", 0.5)
-                for unit in ("steps", "worker-seconds")
-            ]
-        found += [
-            Bar(f"{space}: {kind}, states worse than trials by at least", "at most", 0.0)
-            for kind in ("halving", "TPE + ASHA")
-        ]
-        if space == "letters":
-            found.append(Bar(f"{space}: halving, states worse than trials by at most", "at most", 0.0))
+            for unit in ("steps", "worker-seconds"):
+                found += [
+                    Bar(f"{space}: {unit} of Lazy for TPE's best, of TPE's", "at most", 0.5),
+                    Bar(f"{space}: loss of Lazy after half of TPE's {unit}, over TPE's best", "at most", 0.0),
+                ]
+        for kind in ("halving", "TPE + ASHA"):
+            found.append(Bar(f"{space}: {kind}, states worse than trials by at least", "at most", 0.0))
+            if space == LATE:
+                found.append(Bar(f"{space}: {kind}, states worse than trials by at most", "at most", 0.0))
     return found
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--space", nargs="+", choices=RECORDED)
+    parser.add_argument("--space", nargs="+", choices=SPACES)
     parser.add_argument("--processes", type=int, default=2)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(add_help=False)
     arguments(parser)
-    chosen = parser.parse_known_args()[0].space or RECORDED
+    chosen = parser.parse_known_args()[0].space or list(SPACES)
     harness.run(__doc__ or "", measure, bars(chosen), arguments)
