@@ -3,7 +3,7 @@
 Scores are ranked, and the ranks made normal: a trial that has diverged is the worst, and not by how much. A
 feature's length scale is fitted where the scores say something of it, and stays near what suits the number
 of features where they do not (Hvarfner et al., 2024): a few dozen scores do not settle twenty length scales.
-The kernel is fitted anew whenever there are a quarter more scores.
+The kernel is fitted anew whenever there are a twentieth more scores: at first with each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from hippotune.errors import MissingExtra
 from hippotune.tuners.features import Numbers
 
-_MORE = 1.25
+_MORE = 1.05
 
 
 class Surrogate:
