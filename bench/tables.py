@@ -25,7 +25,8 @@ from string import Formatter
 from typing import Any
 
 HERE = Path(__file__).parent
-PAGES = [HERE.parent / "README.md", HERE.parent / "docs" / "benchmarks.md"]
+DOCS = HERE.parent / "docs"
+PAGES = [HERE.parent / "README.md", DOCS / "benchmarks.md", DOCS / "searching.md"]
 _BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
