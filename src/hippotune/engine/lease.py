@@ -107,6 +107,12 @@ class Lease:
         """The path as plain values."""
         return tuple(Segment(node.id, start, end) for node, start, end in self.path)
 
+    @property
+    def left(self) -> tuple[tuple[Node, int, int], ...]:
+        """What is still to be trained of the path, as far as is known."""
+        ahead = ((node, max(start, self.at), min(end, self.end)) for node, start, end in self.path)
+        return tuple((node, start, end) for node, start, end in ahead if start < end)
+
     def node_at(self, step: int) -> Node:
         """Return the node that the state after `step` steps belongs to."""
         for node, start, end in self.path:

@@ -6,7 +6,7 @@ This changes no state, except for caches of the frontier and the workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,11 +16,14 @@ from hippotune.engine.state import State
 from hippotune.engine.width_allocator import Allocated, WidthAllocator
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
+from hippotune.scheduling.tail import first_task
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.frontier import Path, Place, Task
 
 # How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
+# The last tasks: so many for each slot, and no more than this in all.
+_LAST, _MOST_LAST = 4, 64
 
 
 def source_of(task: Task) -> Position:
@@ -65,7 +68,7 @@ class Scheduler:
             if task is not None and not self._can_start(study, task, now):
                 task = self._first_that_can(study, now)
             if task is not None:
-                chosen = Choice(study, task)
+                chosen = Choice(study, task if len(turns) > 1 else self._of_the_last(study, task))
                 break
         for node, step in self._frontier.take_ready():
             self._workers.mark_ready(Position(node.id, step))
@@ -84,6 +87,35 @@ class Scheduler:
                 ):
                     chosen = Choice(asker, own, worker)
         return chosen
+
+    def _of_the_last(self, study: str, longest: Task) -> Task:
+        """Return the task to start when few are left, none with branches; before that, the longest."""
+        free, most = self._workers.places, _LAST * self._workers.slots
+        if self._state.allocator is not None or study in self._state.deadlines or most > _MOST_LAST:
+            return longest
+        tasks, beyond = self._frontier.ready(most + 1, study)
+        if not free < len(tasks) <= most or beyond or tasks[0] != longest or tasks[-1].reach == longest.reach:
+            return longest
+        paths = [task.path() for task in tasks] + [lease.left for lease in self._leases.training()]
+        if any(self._state.kinds_for(task.goal) is not None for task in tasks) or self._has_branches(paths):
+            return longest
+        usual = self._state.profile.usual or math.inf
+        busy = [
+            max(sum((end - start) * node.pace for node, start, end in lease.left) - since / usual, 0.0)
+            for lease in self._leases.running()
+            for since in [self._state.now - lease.updated_at]
+        ]
+        return tasks[first_task([task.reach for task in tasks], [*busy, *[0.0] * free])]
+
+    def _has_branches(self, paths: Iterable[Path]) -> bool:
+        """Whether anything is wanted that leaves one of some paths."""
+        for path in paths:
+            along = {node for node, _, _ in path}
+            for node, start, end in path:
+                for step in node.branch_steps(start, end):
+                    if any(branch not in along for branch in self._frontier.live_branches(node, step)):
+                        return True
+        return False
 
     def _turns(self) -> dict[str, int]:
         """Return the studies that want anything, in the order of their turns, with their places in it."""
