@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from hippotune import Config, TrainerError
+from hippotune import Config, TorchTrainer, TrainerError
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.session import Session
 from trainers.samples import saved_by
@@ -123,6 +123,33 @@ def test_a_bare_session_loads_models_without_preparing() -> None:
     bare = Session(Model, {}, 0, bare=True)
     bare.start(CONFIG, 1, saved, False)
     assert torch.equal(vars(bare.trainer)["model"].weight, vars(session.trainer)["model"].weight)
+
+
+class Torch(TorchTrainer):
+    """Keeps a model."""
+
+    def build(self) -> None:
+        self.model = nn.Linear(2, 1)
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.rate = hp["rate"]
+
+    def train(self) -> None: ...
+
+    def evaluate(self) -> dict[str, float]:
+        return {}
+
+
+def test_a_bare_session_leaves_the_process_as_it_is() -> None:
+    session = Session(Torch, {}, 0)
+    session.start(CONFIG, 0, None, False)
+    saved = saved_by(session)
+    torch.use_deterministic_algorithms(False)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    Session(Torch, {}, 0, bare=True).start(CONFIG, 1, saved, False)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_an_archive_of_numpy_can_be_prepared(tmp_path: Path) -> None:

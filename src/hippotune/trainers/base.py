@@ -136,5 +136,8 @@ class Trainer(ABC):
     def nudge(self) -> None:  # noqa: B027 - optional
         """Change what is trained in its last bits, to see how much of it a step makes."""
 
-    def arrive(self) -> None:  # noqa: B027 - optional
-        """Adapt to this process: called on a new object, and on one that comes from a checkpoint."""
+    def arrive(self, to_train: bool = True) -> None:  # noqa: B027 - optional
+        """Adapt to this process: called on a new object, and on one that comes from a checkpoint.
+
+        One that is not `to_train` is only looked at: it leaves the process as it is.
+        """

@@ -280,8 +280,9 @@ class Session:
                 f"{type(error).__name__}: {error}"
             ) from error
         vars(trainer).update(attributes)
-        trainer.arrive()
-        seeding.restore(random)
+        trainer.arrive(to_train=not self._bare)
+        if not self._bare:
+            seeding.restore(random)
         return trainer
 
     def _load(self, trainer: Trainer, source: formats.Source) -> None:

@@ -160,10 +160,11 @@ class TorchTrainer(Trainer):
         for module in self._found(nn.Module):
             module.eval()
 
-    def arrive(self) -> None:
+    def arrive(self, to_train: bool = True) -> None:
         """Choose the device, and deterministic algorithms."""
         self.device = _chosen_device(self.settings.get("device"))
-        _set_deterministic(self.settings.get("deterministic", True))
+        if to_train:
+            _set_deterministic(self.settings.get("deterministic", True))
 
     def nudge(self) -> None:
         """Make every other parameter a little greater, and those between them a little smaller."""
