@@ -104,6 +104,7 @@ class Rig:
         config: Mapping[str, Any] = CONFIG,
         packing: int = 1,
         together: int = 1,
+        rehearses: bool = False,
     ) -> None:
         self.executor = executor
         self._config = config
@@ -113,7 +114,7 @@ class Rig:
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._unread: list[Event] = []
         settings = {"gate": self.gate.address, **(settings or {})}
-        job = Job(trainer, settings, 7, self.checkpoints, packing, study="rig")
+        job = Job(trainer, settings, 7, self.checkpoints, packing, study="rig", rehearses=rehearses)
         asyncio.run(executor.start(job, self._inbox.put))
         executor.demand({0: NEVER}, together)
 
@@ -132,6 +133,7 @@ class Rig:
         peers: Collection[int] = (),
         branch: int | None = None,
         patience: int = 1,
+        fresh: bool = False,
         **config: Any,
     ) -> int:
         """Start a lease; return its number, which is also that of its node, or nodes."""
@@ -154,6 +156,7 @@ class Rig:
                 peers=tuple(peers),
                 width=Fraction(1 + len(peers)),
                 patience=patience,
+                fresh=fresh,
                 study="rig",
                 trial=7,
             )

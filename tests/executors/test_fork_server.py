@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from executors.noisy import Noisy
-from executors.rig import SECONDS, Rig
+from executors.rig import SECONDS, Rig, until
 from executors.smooth import Smooth
 from hippotune import Local
 from hippotune.executors.local import fork_server
@@ -94,3 +94,56 @@ def test_a_server_without_work_ends() -> None:
     with pytest.raises(EOFError):
         server.fork(Order("hippotune.executors.worker.__main__:run", (), "worker", Path(), "", {}), [])
     server.close()
+
+
+def fresh_lineage(rig: Rig) -> list[psutil.Process]:
+    """Return what a fresh interpreter, held in its first step, comes of: from its keeper to this process."""
+    lease = rig.run(1, fresh=True, hold=0)
+    rig.gate.wait_for(0)
+    lineage = psutil.Process(rig.gate.waiting_process).parents()
+    rig.gate.open()
+    assert rig.story(lease)[-1] == LeaseFinished(lease, 1)
+    return lineage
+
+
+@pytest.fixture
+def rehearsing(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(Local(workers=1), tmp_path, rehearses=True)
+    rig.wait(WorkerJoined)
+    yield rig
+    rig.close()
+
+
+two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core, nothing stands by")
+
+
+@two_cores
+def test_a_fresh_interpreter_comes_once_of_a_process_that_stood_by_and_workers_do_not(
+    rehearsing: Rig,
+) -> None:
+    (server,) = parents_of(rehearsing, 1)
+    _, standby, *_ = fresh_lineage(rehearsing)
+    assert standby.ppid() == os.getpid()
+    assert standby != server
+    until(lambda: not standby.is_running() or standby.status() == psutil.STATUS_ZOMBIE)
+    assert server in fresh_lineage(rehearsing), "started by the worker"
+
+
+@two_cores
+def test_where_nothing_stands_by_any_more_an_interpreter_is_started(rehearsing: Rig) -> None:
+    (server,) = parents_of(rehearsing, 1)
+    assert isinstance(rehearsing.executor, Local)
+    assert rehearsing.executor._standby is not None
+    rehearsing.executor._standby.process.kill()
+    assert server in fresh_lineage(rehearsing)
+
+
+@two_cores
+def test_what_stands_by_ends_with_the_executor(tmp_path: Path) -> None:
+    executor = Local(workers=1)
+    rig = Rig(executor, tmp_path, rehearses=True)
+    rig.wait(WorkerJoined)
+    standby = executor._standby
+    assert standby is not None
+    rig.close()
+    assert standby.process.returncode is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import subprocess
+import sys
 from collections import deque, namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -275,3 +277,38 @@ def test_a_path_that_is_a_folder_or_in_none_is_refused(tmp_path: Path) -> None:
         export(holding(model=net()), ORIGIN, tmp_path)
     with pytest.raises(InvalidInput, match="in a folder that does not exist"):
         export(holding(model=net()), ORIGIN, tmp_path / "none" / "model.pt")
+
+
+def test_an_export_imports_no_compiler(tmp_path: Path) -> None:
+    """In a process that only looks at a model, that would take longer than all else."""
+    script = """
+import io, sys
+from torch import nn, optim
+from hippotune import Config, TorchTrainer
+from hippotune.trainers.export import plain_state
+from hippotune.trainers.session import Session
+
+class Small(TorchTrainer):
+    def build(self):
+        self.model = nn.Linear(2, 1)
+        self.optimizer = optim.SGD(self.model.parameters(), lr=0.1)
+    def train(self): ...
+    def evaluate(self): return {"loss": 0.0}
+
+config, file = Config({"lr": 0.1}), sys.argv[1]
+if sys.argv[2] == "save":
+    session = Session(Small, {}, 0)
+    session.start(config, 0, None, False)
+    with open(file, "wb") as out:
+        session.snapshot()(out)
+else:
+    session = Session(Small, {}, 0, bare=True)
+    with open(file, "rb") as source:
+        session.start(config, 1, source, False)
+    assert plain_state(session.release()).optimizers["optimizer"]["param_groups"][0]["lr"] == 0.1
+    assert "torch._dynamo" not in sys.modules
+"""
+    file = tmp_path / "small.py"
+    file.write_text(script)
+    for what in ("save", "export"):
+        subprocess.run([sys.executable, str(file), str(tmp_path / "saved"), what], check=True)

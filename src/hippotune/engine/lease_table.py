@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from fractions import Fraction
 
@@ -108,7 +108,8 @@ class LeaseTable:
 
     def charge(self, lease: Lease, now: float, payers: Set[str] = frozenset()) -> None:
         """Charge a lease's time since the last charge to its payers; `payers` pay from now on."""
-        self.accounts.charge(lease.payers, _taken(lease, now))
+        if now > lease.paid_until:
+            self.accounts.charge(lease.payers, _taken(lease, now))
         lease.payers, lease.paid_until = payers or lease.payers, now
 
     def ranks(self) -> Callable[[str], Rank]:
@@ -118,17 +119,24 @@ class LeaseTable:
     def in_the_way_of(self, study: str) -> Iterator[Lease]:
         """Yield the leases whose payers would come after a study if these leases were over."""
         slots = self._slots_by_study()
+        known: dict[tuple[frozenset[str], Fraction], bool] = {}
         for lease in self.training():
-            part = lease.width / len(lease.payers)
-            rank = self.accounts.ranks({**slots, **{each: slots[each] - part for each in lease.payers}})
-            if study not in lease.payers and rank(study) < min(map(rank, lease.payers)):
+            payers = frozenset(lease.payers)
+            if study in payers:
+                continue
+            if (payers, lease.width) not in known:
+                part = lease.width / len(payers)
+                rank = self.accounts.ranks({**slots, **{each: slots[each] - part for each in payers}})
+                known[payers, lease.width] = rank(study) < min(map(rank, payers))
+            if known[payers, lease.width]:
                 yield lease
 
     def _slots_by_study(self) -> dict[str, Fraction]:
         slots: dict[str, Fraction] = {}
-        for lease in self.running():
-            for study in lease.payers:
-                slots[study] = slots.get(study, NOTHING) + lease.width / len(lease.payers)
+        alike = Counter((frozenset(lease.payers), lease.width) for lease in self.running())
+        for (payers, width), number in alike.items():
+            for study in payers:
+                slots[study] = slots.get(study, NOTHING) + number * width / len(payers)
         return slots
 
     def spent(self, study: str, now: float) -> float:

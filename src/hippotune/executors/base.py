@@ -81,7 +81,7 @@ class Job:
     with: the plan's number, the same for all its workers for ever. None leaves it to the executor. `code` are
     the parts of the trainer's fingerprint, which workers must find again. `start` is what trials from scratch
     begin with. `study` is for people: whose job it was at first. Where checkpoints are in an object store,
-    `storage` is their URL, and the folder is a cache.
+    `storage` is their URL, and the folder is a cache. Where `rehearses`, a fresh interpreter will be needed.
     """
 
     trainer: type[Trainer] | None
@@ -96,6 +96,7 @@ class Job:
     storage: str | None = None
     parcel: Parcel | None = None
     fits: Callable[[Mapping[str, Any], int], bool] | None = None
+    rehearses: bool = False
 
     @property
     def opened(self) -> type[Trainer]:

@@ -12,6 +12,7 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hippotune.engine.core import Engine
@@ -111,7 +112,8 @@ class Runtime:
         )
         behind = self._keeps_files and self.files.is_remote
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)
-        await self.executor.start(self._job, self.loop.emit)
+        rehearses = self._proofs is not None and not self.plan.rehearsed
+        await self.executor.start(replace(self._job, rehearses=rehearses), self.loop.emit)
         if self._policies[0] is not None and not self._policies[0].resizes:
             self.loop.slots.gather()
 

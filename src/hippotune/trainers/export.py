@@ -9,6 +9,7 @@ path.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import sys
 import types
@@ -94,6 +95,9 @@ def plain_state(trainer: object) -> PlainState:
 
 def _state_dict(owner: Any, path: str) -> Any:
     try:
+        if (optim := sys.modules.get("torch.optim")) and type(owner).state_dict is optim.Optimizer.state_dict:
+            # Its wrapper, which keeps it from being compiled, imports half of torch.
+            return inspect.unwrap(optim.Optimizer.state_dict)(owner)
         return owner.state_dict()
     except Exception as error:
         raise HippoError(

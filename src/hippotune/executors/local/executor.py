@@ -31,6 +31,9 @@ from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.trainers.base import Trainer
 
+# How long an interpreter waits for a rehearsal to begin.
+_STANDBY_SECONDS = 60.0
+
 
 class Local(Executor):
     """Runs leases in processes on this machine.
@@ -61,6 +64,7 @@ class Local(Executor):
         self._groups = WorkerGroups()
         self._make: Callable[[int], list[Slot]] | None = None
         self._end: weakref.finalize[[dict[int, Slot], int], Local] | None = None
+        self._standby: fork_server.ForkServer | None = None
 
     worker_user: str | None = None
     """The user of the system who runs the processes, where a server by root says so."""
@@ -87,7 +91,7 @@ class Local(Executor):
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""
-        self._prepare(job, emit)
+        self._prepare(job, emit, stands_by=job.rehearses)
         self.open(range(self._workers))
 
     def open(self, numbers: Iterable[int]) -> None:
@@ -96,7 +100,13 @@ class Local(Executor):
             for slot in [slot for number in numbers for slot in self._make(number)]:
                 slot.start()
 
-    def _prepare(self, job: Job, emit: Emit, closed: Callable[[int], None] = lambda worker: None) -> None:
+    def _prepare(
+        self,
+        job: Job,
+        emit: Emit,
+        closed: Callable[[int], None] = lambda worker: None,
+        stands_by: bool = False,
+    ) -> None:
         """Get ready to open slots for a job; `closed` is told of workers whose last process has ended."""
         if self._make is not None:
             raise HippoError("this executor is at work already: close it first, or make another")
@@ -105,13 +115,16 @@ class Local(Executor):
         workers, count = self._workers, self._workers * job.packing
         threads = self.threads or job.threads or self.usual_threads
         shares = shares_of_cores(self._workers)
+        environment = self.environment(threads)
+        modules = fork_server.used_by(job.opened) if job.parcel is None else job.parcel.modules
         begin = partial(
             _begin,
             logs=job.checkpoints / lease_log.FOLDER,
             shares=shares if threads <= len(shares[0]) else [],
-            environment=self.environment(threads),
+            environment=environment,
             user=self.worker_user,
-            modules=fork_server.used_by(job.opened) if job.parcel is None else job.parcel.modules,
+            modules=modules,
+            standby=self._stand_by(environment, modules) if stands_by else None,
         )
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)
@@ -133,6 +146,13 @@ class Local(Executor):
 
         self._slots, self._groups, self._make = slots, groups, make
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
+
+    def _stand_by(self, environment: Mapping[str, str], modules: Sequence[str]) -> int | None:
+        """Have what a rehearsal's interpreter needs imported by a core that is idle until workers are up."""
+        if self.worker_user is not None or not fork_server.is_possible() or len(os.sched_getaffinity(0)) < 2:
+            return None
+        self._standby = fork_server.ForkServer(environment, modules, _STANDBY_SECONDS)
+        return self._standby.descriptor
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker, and a lease with peers to all of them."""
@@ -162,6 +182,9 @@ class Local(Executor):
             slot.ask_to_close()
         for slot in slots:
             await asyncio.to_thread(slot.join)
+        if self._standby is not None:
+            self._standby.give_up()
+            self._standby = None
         if self._end is not None:
             self._end.detach()
             self._end = None
@@ -174,10 +197,12 @@ def _begin(
     environment: Mapping[str, str],
     user: str | None,
     modules: Sequence[str],
+    standby: int | None,
 ) -> WorkerProcess:
     cores = shares[worker % len(shares)] if shares else []
     ahead = modules if user is None and fork_server.is_possible() else None
-    return WorkerProcess(worker, logs / f"worker-{worker}.log", environment, cores, user=user, modules=ahead)
+    log = logs / f"worker-{worker}.log"
+    return WorkerProcess(worker, log, environment, cores, user=user, modules=ahead, standby=standby)
 
 
 def _abandon(slots: dict[int, Slot], owner: int) -> None:

@@ -6,6 +6,10 @@ thread, so that a fork of it is as good as a fresh process. Each fork becomes a 
 a worker, or on a server also a study's tuner. The process ends with its parent, and `IDLE_SECONDS` after the
 last of its programs: until then, a study that follows another begins at once.
 
+A second one, which is not used by workers, stands by where a rehearsal is to come: the fresh interpreter that
+it needs has to have other addresses than the workers'. Its imports go on beside those of the first, so that
+no worker waits for them later.
+
 `multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
 and the environment in which it was started; here that decides how many threads libraries compute with.
 """
@@ -86,15 +90,44 @@ def _library_of(value: object) -> str:
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 
-class ForkServer:
-    """One such process, as its parent sees it; any thread may call `fork`."""
+class Forks:
+    """A way to such a process; any thread may call `fork`, of one process at a time."""
+
+    def __init__(self, way: socket.socket) -> None:
+        self._lock = threading.Lock()
+        self._socket = way
+
+    def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
+        """Return the number of the keeper that was forked, and a descriptor of its process.
+
+        Raises `EOFError` where the server has ended.
+        """
+        with self._lock:
+            try:
+                socket.send_fds(self._socket, [pickle.dumps(order)], list(descriptors))
+                answer, handles, _, _ = socket.recv_fds(self._socket, 32, 1)
+            except ConnectionError as error:
+                raise EOFError from error
+            if not answer:
+                raise EOFError
+            os.set_inheritable(handles[0], False)
+            return int(answer), handles[0]
+
+    def end(self) -> None:
+        """Have the process end, and its workers with it."""
+        with suppress(ConnectionError):
+            self._socket.send(pickle.dumps(None))
+
+
+class ForkServer(Forks):
+    """One such process, as its parent sees it."""
 
     def __init__(
         self, environment: Mapping[str, str], modules: Sequence[str], idle: float | None = None
     ) -> None:
-        self._lock = threading.Lock()
         self.modules = tuple(modules)
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours)
         with theirs:
             program = [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(theirs.fileno())]
             self.process = subprocess.Popen(
@@ -116,24 +149,13 @@ class ForkServer:
             self._socket.send(pickle.dumps([name for name in modules if name not in self.modules]))
         self.modules = tuple(modules)
 
-    def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
-        """Return the number of the keeper that was forked, and a descriptor of its process.
-
-        Raises `EOFError` where the server has ended.
-        """
-        with self._lock:
-            try:
-                socket.send_fds(self._socket, [pickle.dumps(order)], list(descriptors))
-                answer, handles, _, _ = socket.recv_fds(self._socket, 32, 1)
-            except ConnectionError as error:
-                raise EOFError from error
-            if not answer:
-                raise EOFError
-            os.set_inheritable(handles[0], False)
-            return int(answer), handles[0]
+    @property
+    def descriptor(self) -> int:
+        """What leads to the process, for another one to inherit."""
+        return self._socket.fileno()
 
     def give_up(self) -> None:
-        """End the process, of which nothing was forked, even while it imports."""
+        """End the process at once, even while it imports."""
         self.process.kill()
         self.close()
 
@@ -255,6 +277,8 @@ def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], Non
             if not message:
                 return None
             asked = pickle.loads(message)
+            if asked is None:
+                return None
             if isinstance(asked, list):
                 _import(asked)
                 continue

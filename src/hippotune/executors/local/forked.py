@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import IO
 
 from hippotune.executors.kept import Kept, with_sources
-from hippotune.executors.local.fork_server import Order, fork
+from hippotune.executors.local.fork_server import Forks, Order, fork
 from hippotune.scratch import VARIABLE, Scratch
 
 
@@ -21,6 +21,7 @@ class ForkedProcess(Kept):
     """See the module. The keeper says how the program ended; one that is killed says nothing.
 
     `program` is a function, as ``package.module:name``; see `Order` for the rest.
+    It is forked off a server that has imported `modules`, or off a given one.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class ForkedProcess(Kept):
         arguments: Sequence[object],
         name: str,
         environment: Mapping[str, str],
-        modules: Sequence[str],
+        modules: Sequence[str] | Forks,
         output: IO[bytes],
         source: IO[bytes] | None = None,
         descriptors: Sequence[int] = (),
@@ -44,7 +45,10 @@ class ForkedProcess(Kept):
         try:
             with open(os.devnull, "rb") if source is None else nullcontext(source) as given:
                 handles = [self._scratch.descriptor, status, given.fileno(), output.fileno(), *descriptors]
-                self.pid, self._process = fork(order, environment, modules, handles)
+                if isinstance(modules, Forks):
+                    self.pid, self._process = modules.fork(order, handles)
+                else:
+                    self.pid, self._process = fork(order, environment, modules, handles)
         except BaseException:
             os.close(self._status)
             self._scratch.remove()

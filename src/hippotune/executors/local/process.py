@@ -18,6 +18,7 @@ from hippotune import portable
 from hippotune.executors import lease_log
 from hippotune.executors.kept import Kept, KeptProcess
 from hippotune.executors.local.channel import Channel
+from hippotune.executors.local.fork_server import Forks
 from hippotune.executors.local.forked import ForkedProcess
 from hippotune.protocol.events import Event
 
@@ -59,7 +60,8 @@ class WorkerProcess:
     """One process. Receiving is for one thread; everything else may be called from any.
 
     What is printed goes to `log`, and by way of the descriptor `echo`, if there is one, to a second place.
-    Where `modules` are named, it is forked off a process that has imported them; else it is a fresh one.
+    Where `modules` are named, it is forked off a process that has imported them, or off a given one, and may
+    have a `standby` for interpreters of its own; else it is a fresh one.
     """
 
     def __init__(
@@ -70,7 +72,8 @@ class WorkerProcess:
         cores: Sequence[int],
         echo: int | None = None,
         user: str | None = None,
-        modules: Sequence[str] | None = None,
+        modules: Sequence[str] | Forks | None = None,
+        standby: int | None = None,
     ) -> None:
         ours, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -90,13 +93,13 @@ class WorkerProcess:
             self._process: Kept
             if modules is not None:
                 self._process = ForkedProcess(
-                    "hippotune.executors.worker.__main__:run",
+                    f"hippotune.executors.worker.__main__:{'run' if standby is None else 'run_with_standby'}",
                     [worker, tuple(cores), log.absolute()],
                     f"hippo-worker-{worker}",
                     environment,
                     modules,
                     output,
-                    descriptors=descriptors,
+                    descriptors=descriptors if standby is None else [*descriptors, standby],
                 )
             else:
                 arguments = [worker, ",".join(map(str, cores)), log, *descriptors]

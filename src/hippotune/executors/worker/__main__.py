@@ -16,6 +16,7 @@ import gc
 import os
 import pickle
 import queue
+import socket
 import sys
 import threading
 import traceback
@@ -29,6 +30,7 @@ from hippotune import portable, scratch
 from hippotune.errors import HippoError
 from hippotune.executors.base import Job
 from hippotune.executors.lease_log import LeaseLog
+from hippotune.executors.local.fork_server import Forks
 from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
 from hippotune.executors.platform import platform_of_this_process
 from hippotune.executors.shipping import unpack
@@ -70,11 +72,18 @@ class _ParentChannel:
 
 
 def main(
-    descriptor: int, worker: int, cores: Sequence[int], log: Path, echo: int | None, is_fresh: bool
+    descriptor: int,
+    worker: int,
+    cores: Sequence[int],
+    log: Path,
+    echo: int | None,
+    is_fresh: bool,
+    standby: int | None = None,
 ) -> None:
     """Work until told to close. What is printed goes to `log`, and to the descriptor `echo`.
 
-    A process that `is_fresh` was not forked: its addresses are its own.
+    A process that `is_fresh` was not forked: its addresses are its own. The descriptor `standby` leads to a
+    process that others, with other addresses, can be forked off.
     """
     faulthandler.enable()
     if cores and hasattr(os, "sched_setaffinity"):
@@ -94,7 +103,8 @@ def main(
     inbox: Inbox = queue.SimpleQueue()
     files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
-    fresh = FreshInterpreter(worker, greeting, log)
+    others = None if standby is None else Forks(socket.socket(fileno=standby))
+    fresh = FreshInterpreter(worker, greeting, log, others)
     runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of, is_fresh)
 
     def close() -> None:
@@ -160,15 +170,21 @@ def run(
     echo: int | None = None,
     *,
     is_fresh: bool = False,
+    standby: int | None = None,
 ) -> None:
     """Run `main` as a program."""
     try:
-        main(descriptor, worker, cores, log, echo, is_fresh)
+        main(descriptor, worker, cores, log, echo, is_fresh, standby)
     except (EOFError, ConnectionError):  # the parent went away before it had said anything
         _exit(0)
     except BaseException:
         traceback.print_exc()
         _exit(1)
+
+
+def run_with_standby(worker: int, cores: Sequence[int], log: Path, descriptor: int, standby: int) -> None:
+    """Run `main` with a process that stands by."""
+    run(worker, cores, log, descriptor, standby=standby)
 
 
 if __name__ == "__main__":

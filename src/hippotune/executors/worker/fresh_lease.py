@@ -1,6 +1,7 @@
 """A lease in a fresh interpreter: another process of a worker's own program, which ends with the lease.
 
-It gets the same job and has the same environment; its events are passed on as if they were the worker's.
+It gets the same job and has the same environment; its events are passed on as if they were the worker's. It
+is forked off a server that stands by, with all imports done, or else started anew.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from hippotune.executors import lease_log
+from hippotune.executors.local.fork_server import Forks
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.shipping import encode
 from hippotune.protocol.commands import RunLease
@@ -31,9 +33,10 @@ class InterpreterLost(Exception):
 class FreshInterpreter:
     """Runs leases of one worker, each in a new process. `greeting` is the worker's first message."""
 
-    def __init__(self, worker: int, greeting: bytes, log: Path) -> None:
+    def __init__(self, worker: int, greeting: bytes, log: Path, standby: Forks | None = None) -> None:
         self._worker = worker
         self._greeting = greeting
+        self._standby = standby
         self._log = lease_log.of_fresh(log)
 
     def run(
@@ -41,7 +44,7 @@ class FreshInterpreter:
     ) -> None:
         """Run a lease to its end and pass its events on, unless it is not wanted any more."""
         began = perf_counter()
-        process = WorkerProcess(self._worker, self._log, os.environ, cores=())
+        process, standby = self._start()
         try:
             process.send_first(self._greeting)
             process.send(encode(replace(lease, fresh=False)))
@@ -64,5 +67,16 @@ class FreshInterpreter:
                     return
         finally:
             process.kill()
+            if standby is not None:
+                standby.end()
             with suppress(OSError):
                 lease_log.keep(self._log)
+
+    def _start(self) -> tuple[WorkerProcess, Forks | None]:
+        """Start a process; return it, and the server that it was forked off, which serves once."""
+        standby, self._standby = self._standby, None
+        if standby is not None:
+            with suppress(EOFError):  # it had nothing to do for too long
+                cores = sorted(os.sched_getaffinity(0))
+                return WorkerProcess(self._worker, self._log, os.environ, cores, modules=standby), standby
+        return WorkerProcess(self._worker, self._log, os.environ, cores=()), None
