@@ -119,19 +119,22 @@ pythons: wheel  ## Run the tests that need no PyTorch with the wheel on other Py
 		$$place/bin/pytest -n 3 --dist worksteal $(WITHOUT_TORCH:%=tests/%) $(WITH_TORCH:%=--ignore=tests/%); \
 	done
 
-PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak faults paper search search_real width deadline peers page
+PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak \
+	faults paper search search_real deadline page
 
-bench: $(READY)  ## Run every benchmark, check its bars, and put the figures into the docs (takes a while; wants an idle machine).
-	@failed=; for program in $(PROGRAMS); do \
-		echo "== bench/$$program.py"; \
-		$(BIN)/python bench/$$program.py --check --json bench/results/$$program.json || failed="$$failed $$program"; \
-	done; \
-	echo "== bench/overhead.py --executor ray"; \
-	$(BIN)/python bench/overhead.py --executor ray --check --json bench/results/overhead-on-ray.json || failed="$$failed overhead-on-ray"; \
-	echo "== bench/deadline.py --real"; \
-	$(BIN)/python bench/deadline.py --real --check --json bench/results/deadline-for-real.json || failed="$$failed deadline-for-real"; \
-	echo "== bench/peers.py --halving"; \
-	$(BIN)/python bench/peers.py --halving --check --json bench/results/peers-halving.json || failed="$$failed peers-halving"; \
+bench: $(READY)  ## Run every benchmark, check its bars, and put the figures into the docs (takes hours; wants an idle machine).
+	@failed=; measure() { \
+		name=$$1; program=$$2; shift 2; echo "== bench/$$program.py $$*"; \
+		$(BIN)/python bench/$$program.py "$$@" --check --json bench/results/$$name.json || failed="$$failed $$name"; \
+	}; \
+	for program in $(PROGRAMS); do measure $$program $$program; done; \
+	measure overhead-on-ray overhead --executor ray; \
+	measure deadline-for-real deadline --real; \
+	measure width width --no-real; \
+	measure width-for-real width --no-virtual; \
+	measure peers-20ms peers --milliseconds 20; \
+	measure peers-200ms peers --milliseconds 200; \
+	measure peers-halving peers --halving; \
 	$(BIN)/python bench/tables.py; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 

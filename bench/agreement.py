@@ -1,8 +1,11 @@
 """Virtual and real time side by side: one study, trained on real workers and simulated from its profile.
 
-The demo's network on 36 trials, by successive halving and as a grid, on two workers. What a step takes (by
-batch size), an evaluation, a load and the start are averages over the real run; the simulation gets these
-and the metrics, and decides everything else itself: which leases there are, on which worker, in which order.
+The demo's network on 36 trials, on two workers: by successive halving, as a grid, and by successive halving
+on a Ray cluster on this machine. And a study with one long chain, which `Fluid` trains on both workers
+(`width.py` has it too). What a step takes (by batch size and width), an evaluation and a load are averages
+over the real run; the simulation gets these and the metrics, and decides everything else itself: which leases
+there are, on which worker, in which order, how wide. Workers are up and plans are rehearsed before the clock
+starts.
 
 On one worker, without decisions that wait for results, both have to take the same leases in the same order.
 
@@ -19,21 +22,27 @@ from collections import defaultdict
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
-from time import time
 from typing import Any
 
 import torch
 
 import hippotune as hippo
 from harness import Bar, Figures, run
-from hippotune import Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
-from hippotune.executors.base import Emit, Job
+from hippotune import Config, Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
+from hippotune.executors.base import Emit, Executor, Job
 from hippotune.protocol.commands import ExecutorCommand, RunLease
-from hippotune.protocol.events import Event, LeaseStarted, MetricsReported, Progressed, WorkerJoined
+from hippotune.protocol.events import Event, LeaseStarted, MetricsReported, Progressed
+from hippotune.scheduling import Fluid, WidthPolicy
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parent / "studies"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from chain import Chain
+
 from digits import Digits
+from width import REHEARSED as OTHER_CHAIN
+from width import OneLongChain
 
+WORKERS = 2
 SPACE = hippo.Grid(
     {
         "lr": [
@@ -49,9 +58,11 @@ SPACE = hippo.Grid(
     }
 )
 STEPS = 40
+OTHER = Config({"lr": 0.3, "bs": 128, "momentum": 0.9})
+"""What plans are rehearsed with: nothing that is trained later."""
+CASES = ("halving", "grid", "width", "ray_halving")
 BARS = [
-    Bar("halving_difference_percent", "at most", 10.0),
-    Bar("grid_difference_percent", "at most", 10.0),
+    *(Bar(f"{case}_difference_percent", "at most", 10.0) for case in CASES),
     Bar("one_worker_leases_that_differ", "at most", 0),
 ]
 
@@ -64,23 +75,21 @@ class Single(Digits):
         super().build()
 
 
-class Watched(hippo.Local):
-    """Local workers, and a profile of what they say."""
+class Watched(Executor):
+    """Mixed into an executor: a profile of what its workers say."""
 
-    def __init__(self, workers: int) -> None:
-        super().__init__(workers)
+    def forget(self) -> None:
+        """Begin the profile."""
         self._leases: dict[int, RunLease] = {}
         self._steps: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._loads: list[float] = []
-        self._builds: list[float] = []
         self._evaluations: list[float] = []
-        self._joins: list[float] = []
 
     async def start(self, job: Job, emit: Emit) -> None:
-        began = time()
+        self.forget()
 
         def noted(event: Event) -> None:
-            self._note(event, time() - began)
+            self._note(event)
             emit(event)
 
         await super().start(job, noted)
@@ -90,48 +99,65 @@ class Watched(hippo.Local):
             self._leases[command.lease] = command
         super().carry_out(command)
 
-    def _note(self, event: Event, now: float) -> None:
+    def _note(self, event: Event) -> None:
+        lease = self._leases.get(getattr(event, "lease", -1))
+        if lease is None:
+            return
         match event:
-            case WorkerJoined():
-                self._joins.append(now)
-            case LeaseStarted(lease, seconds):
-                started = self._leases[lease]
-                if started.source is not None:
-                    self._loads.append(seconds)
-                elif not started.warm and len(self._builds) < self.workers:
-                    self._builds.append(seconds)
-            case Progressed(lease, step, steps, seconds):
-                spent = self._steps[self._leases[lease].config.values(step - 1)["bs"]]
+            case LeaseStarted(seconds=seconds) if lease.source is not None:
+                self._loads.append(seconds)
+            case Progressed(step=step, steps=steps, seconds=seconds):
+                spent = self._steps[lease.config.values(step - 1)["bs"], float(lease.width)]
                 spent[0] += seconds
                 spent[1] += steps
             case MetricsReported(seconds=seconds):
                 self._evaluations.append(seconds)
 
-    def simulated(self, metrics: hippo.study.Report) -> hippo.Simulated:
+    def simulated(self, workers: int, metrics: Any) -> hippo.Simulated:
         """Return virtual workers that are as quick as these were."""
-        each = {value: seconds / steps for value, (seconds, steps) in self._steps.items()}
+        each = {place: seconds / steps for place, (seconds, steps) in self._steps.items()}
 
         def seconds_per_step(hp: Mapping[str, Any], width: float) -> float:
-            return each[hp["bs"]] / width
+            return each.get((hp["bs"], width)) or each[hp["bs"], 1.0] / width
 
         return hippo.Simulated(
-            self.workers,
+            workers,
             seconds_per_step=seconds_per_step,
-            startup=statistics.mean(self._joins) + statistics.mean(self._builds),
             load=statistics.mean(self._loads or [0.0]),
             evaluate=statistics.mean(self._evaluations),
+            progress=0.05,
             metrics=metrics,
         )
 
 
-def both(tuner: hippo.tuners.Tuner, workers: int) -> tuple[hippo.study.Report, hippo.study.Report]:
+class WatchedLocal(Watched, hippo.Local):
+    """Processes on this machine."""
+
+
+class WatchedRay(Watched, hippo.Ray):
+    """Actors of Ray on this machine."""
+
+
+def both(
+    tuner: hippo.tuners.Tuner,
+    watched: Watched,
+    workers: int = WORKERS,
+    trainer: type[hippo.Trainer] = Single,
+    other: Config = OTHER,
+    width: WidthPolicy | None = None,
+) -> tuple[hippo.study.Report, hippo.study.Report]:
     """Return the reports of a real study, and of the same one in virtual time."""
     with tempfile.TemporaryDirectory() as home:
-        watched = Watched(workers)
-        with hippo.Study("agreement", Single, home=home, executor=watched) as study:
-            real = study.tune(tuner)
-        virtual = hippo.Study("agreement", Single, home=home, executor=watched.simulated(real)).tune(tuner)
-    return real, virtual
+        with hippo.Study("agreement", trainer, home=home, executor=watched, width=width) as study:
+            nothing = study.eval(other, 2)
+            watched.forget()
+            real = study.tune(tuner, progress=False)
+        table = {trial.config: dict(trial.metrics) for trial in real.trials}
+        table[other] = dict.fromkeys((1, 2), nothing)
+        executor = watched.simulated(workers, table)
+        with hippo.Study("agreement", trainer, home=home, executor=executor, width=width) as study:
+            study.eval(other, 2)
+            return real, study.tune(tuner, progress=False)
 
 
 def leases_of(report: hippo.study.Report) -> list[list[tuple[int, int, int]]]:
@@ -147,13 +173,22 @@ def leases_of(report: hippo.study.Report) -> list[list[tuple[int, int, int]]]:
 
 
 def measure(options: argparse.Namespace) -> Figures:
-    figures: dict[str, Any] = {"trials": len(list(SPACE)), "workers": 2}
-    tuners = {
-        "halving": hippo.SuccessiveHalving(SPACE, "val_acc", "max", 10, STEPS, 2),
-        "grid": hippo.GridSearch(SPACE, "val_acc", "max", STEPS),
+    figures: dict[str, Any] = {"trials": len(list(SPACE)), "workers": WORKERS}
+    halving = hippo.SuccessiveHalving(SPACE, "val_acc", "max", 10, STEPS, 2)
+    grid = hippo.GridSearch(SPACE, "val_acc", "max", STEPS)
+    pairs = {
+        "halving": both(halving, WatchedLocal(WORKERS)),
+        "grid": both(grid, WatchedLocal(WORKERS)),
+        "width": both(
+            OneLongChain(),
+            WatchedLocal(WORKERS),
+            trainer=Chain,
+            other=OTHER_CHAIN,
+            width=Fluid(max_width=2),
+        ),
+        "ray_halving": both(halving, WatchedRay(workers=WORKERS)),
     }
-    for name, tuner in tuners.items():
-        real, virtual = both(tuner, 2)
+    for name, (real, virtual) in pairs.items():
         figures |= {
             f"{name}_real_seconds": real.work.wall_seconds,
             f"{name}_virtual_seconds": virtual.work.wall_seconds,
@@ -161,7 +196,7 @@ def measure(options: argparse.Namespace) -> Figures:
             f"{name}_steps_trained": real.work.steps_trained,
             f"{name}_virtual_steps_trained": virtual.work.steps_trained,
         }
-    one, other = map(leases_of, both(hippo.GridSearch(SPACE, "val_acc", "max", 10), 1))
+    one, other = map(leases_of, both(hippo.GridSearch(SPACE, "val_acc", "max", 10), WatchedLocal(1), 1))
     figures["one_worker_leases"] = len(one)
     figures["one_worker_leases_that_differ"] = sum(
         mine != yours for mine, yours in zip(one, other, strict=False)

@@ -40,7 +40,7 @@ class Bar:
 def run(
     doc: str,
     measure: Callable[[argparse.Namespace], Figures],
-    bars: list[Bar],
+    bars: list[Bar] | Callable[[argparse.Namespace], list[Bar]],
     arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> None:
     """Parse the command line, measure, print, and exit: 1 with `--check` where a bar is missed."""
@@ -58,6 +58,7 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and folders of the program go with it
     began = time.monotonic()
     figures = measure(options)
+    bars = bars(options) if callable(bars) else bars
     missed = [bar for bar in bars if not bar.met(figures)]
     if options.json == "-":
         print(json.dumps(figures, indent=2))

@@ -72,31 +72,34 @@ RATES = (1, 2, 4)
 DEFAULT_AT = 2
 STEPS_OF = {20: 40, 200: 10}
 """Steps of a trial, by the milliseconds of a step: such that all runs together take a few minutes."""
+UNSHARED_AT = 20
 TRIALS, HALVING_TRIALS, RUNG, HALVING_SAMPLES = 12, 27, 3, 1024
 REPEATED = 3
 SPENT = ("cpu_seconds", "wall_seconds")
 SAME = ("metrics", "bests", "decisions")
-CASES = [f"{rate}_{ms}ms" for rate in RATES for ms in STEPS_OF]
-BARS = [
-    *(Bar(f"{case}.hippo_trained_to_unique", "at most", 1) for case in CASES),
-    *(Bar(f"{case}.hippo_trained_to_unique", "at least", 1) for case in CASES),
-    *(Bar(f"{case}.peers_trained_to_asked", "at least", 1) for case in CASES),
-    *(Bar(f"{case}.{what}_that_differ", "at most", 0) for case in CASES for what in SAME),
-    *(
-        Bar(f"{case}.hippo_to_best_peer_{what}", "at most", 1)
-        for case in CASES
-        if not case.startswith("1_")
-        for what in SPENT
-    ),
-    Bar("overhead_percent", "at most", 2.0),
-    Bar("unshared_hippo_to_optuna", "at most", 1.0),
-]
+UNSHARED_BARS = [Bar("overhead_percent", "at most", 2.0), Bar("unshared_hippo_to_optuna", "at most", 1.0)]
 HALVING_BARS = [
     *(Bar(f"halving.{what}_that_differ", "at most", 0) for what in SAME),
     *(Bar(f"halving.hippo_to_best_peer_{what}", "at most", 1) for what in SPENT),
 ]
 
 Row = Mapping[str, Any]
+
+
+def bars_of(milliseconds: int) -> list[Bar]:
+    """Return the bars of the grids with steps of one length."""
+    bars = []
+    for rate in RATES:
+        case = f"{rate}_{milliseconds}ms"
+        bars += [
+            Bar(f"{case}.hippo_trained_to_unique", "at most", 1),
+            Bar(f"{case}.hippo_trained_to_unique", "at least", 1),
+            Bar(f"{case}.peers_trained_to_asked", "at least", 1),
+            *(Bar(f"{case}.{what}_that_differ", "at most", 0) for what in SAME),
+        ]
+        if rate > 1:
+            bars += [Bar(f"{case}.hippo_to_best_peer_{what}", "at most", 1) for what in SPENT]
+    return [*bars, *UNSHARED_BARS] if milliseconds == UNSHARED_AT else bars
 
 
 def measure(options: argparse.Namespace) -> Figures:
@@ -118,8 +121,8 @@ def measure(options: argparse.Namespace) -> Figures:
                 Path(folder, "halving"),
             )
             return figures | _compared("halving", task, _runs(task, HALVING))
-        for ms, steps in STEPS_OF.items():
-            samples = _samples(data, ms)
+        for ms in options.milliseconds:
+            steps, samples = STEPS_OF[ms], _samples(data, ms)
             figures[f"samples_{ms}ms"] = samples
             for rate in RATES:
                 case = f"{rate}_{ms}ms"
@@ -127,7 +130,7 @@ def measure(options: argparse.Namespace) -> Figures:
                 once = {"ray"} if rate != DEFAULT_AT else set()  # whose work does not depend on the rate
                 engines = {engine: name for engine, name in ENGINES.items() if engine not in once}
                 figures |= _compared(case, task, _runs(task, engines))
-                if rate == 1 and ms == 20:
+                if rate == 1 and ms == UNSHARED_AT:
                     figures |= _unshared(task)
     return figures
 
@@ -269,7 +272,21 @@ def _best(each: Measured) -> tuple[float, int, int]:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--halving", action="store_true", help="27 trials by successive halving instead")
+    parser.add_argument(
+        "--milliseconds",
+        type=int,
+        nargs="+",
+        choices=STEPS_OF,
+        default=list(STEPS_OF),
+        help="how long steps are (20 and 200)",
+    )
+
+
+def bars(options: argparse.Namespace) -> list[Bar]:
+    if options.halving:
+        return HALVING_BARS
+    return [bar for milliseconds in options.milliseconds for bar in bars_of(milliseconds)]
 
 
 if __name__ == "__main__":
-    run(__doc__, measure, HALVING_BARS if "--halving" in sys.argv else BARS, arguments)
+    run(__doc__, measure, bars, arguments)
