@@ -24,8 +24,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import Config, Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
@@ -65,14 +63,6 @@ BARS = [
     *(Bar(f"{case}_difference_percent", "at most", 10.0) for case in CASES),
     Bar("one_worker_leases_that_differ", "at most", 0),
 ]
-
-
-class Single(Digits):
-    """The demo's trainer on one thread, as for one of two workers on two cores."""
-
-    def build(self) -> None:
-        torch.set_num_threads(1)
-        super().build()
 
 
 class Watched(Executor):
@@ -142,7 +132,7 @@ def both(
     tuner: hippo.tuners.Tuner,
     watched: Watched,
     workers: int = WORKERS,
-    trainer: type[hippo.Trainer] = Single,
+    trainer: type[hippo.Trainer] = Digits,
     other: Config = OTHER,
     width: WidthPolicy | None = None,
 ) -> tuple[hippo.study.Report, hippo.study.Report]:
@@ -177,16 +167,16 @@ def measure(options: argparse.Namespace) -> Figures:
     halving = hippo.SuccessiveHalving(SPACE, "val_acc", "max", 10, STEPS, 2)
     grid = hippo.GridSearch(SPACE, "val_acc", "max", STEPS)
     pairs = {
-        "halving": both(halving, WatchedLocal(WORKERS)),
-        "grid": both(grid, WatchedLocal(WORKERS)),
+        "halving": both(halving, WatchedLocal(WORKERS, threads=1)),
+        "grid": both(grid, WatchedLocal(WORKERS, threads=1)),
         "width": both(
             OneLongChain(),
-            WatchedLocal(WORKERS),
+            WatchedLocal(WORKERS, threads=1),
             trainer=Chain,
             other=OTHER_CHAIN,
             width=Fluid(max_width=2),
         ),
-        "ray_halving": both(halving, WatchedRay(workers=WORKERS)),
+        "ray_halving": both(halving, WatchedRay(workers=WORKERS, threads=1)),
     }
     for name, (real, virtual) in pairs.items():
         figures |= {
@@ -196,7 +186,9 @@ def measure(options: argparse.Namespace) -> Figures:
             f"{name}_steps_trained": real.work.steps_trained,
             f"{name}_virtual_steps_trained": virtual.work.steps_trained,
         }
-    one, other = map(leases_of, both(hippo.GridSearch(SPACE, "val_acc", "max", 10), WatchedLocal(1), 1))
+    one, other = map(
+        leases_of, both(hippo.GridSearch(SPACE, "val_acc", "max", 10), WatchedLocal(1, threads=1), 1)
+    )
     figures["one_worker_leases"] = len(one)
     figures["one_worker_leases_that_differ"] = sum(
         mine != yours for mine, yours in zip(one, other, strict=False)
