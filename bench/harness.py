@@ -87,7 +87,7 @@ def write(file: Path, figures: Figures, seconds: float, missed: list[Bar]) -> No
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": platform.python_version(),
         "minutes": round(seconds / 60, 1),
-        "missed": [f"{bar.figure} {bar.relation} {bar.limit:g}" for bar in missed],
+        "missed": ", ".join(f"{bar.figure} {bar.relation} {bar.limit:g}" for bar in missed) or "none",
         "figures": {name: _rounded(value) for name, value in figures.items()},
     }
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,8 @@ Bars: on a grid Hippo trains exactly the unique steps, and its peers train every
   metric differs, nor do the best metric and the trials that go on, wherever the algorithm is the same; where
   half or more is shared, and by halving: Hippo takes at most the CPU-seconds, and at most the wall time, of
   the best peer; where nothing is shared, with steps of 20 ms: Hippo's overhead is at most 2 % of a step, and
-  its wall time, with start-up and rehearsal, at most that of Optuna.
+  its wall time, with start-up, on a plan that was rehearsed before, at most that of Optuna. What it is with
+  the rehearsal is printed beside it.
 """
 
 from __future__ import annotations
