@@ -54,8 +54,8 @@ _MOST_STARTS = 3
 class Order:
     """A program that is to be forked: a function, as ``package.module:name``, and its arguments.
 
-    Descriptors that come with it are arguments too, the last ones. `name` is what the system shows. `folder`
-    is removed at its end; it begins in `directory`.
+    `descriptors` are the names of further arguments: the descriptors that come with it. `name` is what the
+    system shows. `folder` is removed at its end; it begins in `directory`.
     """
 
     program: str
@@ -64,6 +64,7 @@ class Order:
     folder: Path
     directory: str
     environment: dict[str, str]
+    descriptors: tuple[str, ...] = ()
 
 
 def used_by(trainer: type) -> tuple[str, ...]:
@@ -90,12 +91,12 @@ def _library_of(value: object) -> str:
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 
-class Forks:
-    """A way to such a process; any thread may call `fork`, of one process at a time."""
+class ForkClient:
+    """A connection to such a process. Any thread may call `fork`, but only one process at a time."""
 
-    def __init__(self, way: socket.socket) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._lock = threading.Lock()
-        self._socket = way
+        self._socket = connection
 
     def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
@@ -114,12 +115,12 @@ class Forks:
             return int(answer), handles[0]
 
     def end(self) -> None:
-        """Have the process end, and its workers with it."""
+        """Have the process end, and its programs with it."""
         with suppress(ConnectionError):
             self._socket.send(pickle.dumps(None))
 
 
-class ForkServer(Forks):
+class ForkServer(ForkClient):
     """One such process, as its parent sees it."""
 
     def __init__(
@@ -319,7 +320,8 @@ def _become(order: Order, lock: int, status: int, own: Sequence[int]) -> None:
     mark(order.folder)
     Path("/proc/self/comm").write_text(order.name)
     module, _, name = order.program.partition(":")
-    getattr(importlib.import_module(module), name)(*order.arguments, *own)
+    run = getattr(importlib.import_module(module), name)
+    run(*order.arguments, **dict(zip(order.descriptors, own, strict=True)))
 
 
 if __name__ == "__main__":

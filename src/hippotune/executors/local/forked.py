@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import IO
 
 from hippotune.executors.kept import Kept, with_sources
-from hippotune.executors.local.fork_server import Forks, Order, fork
+from hippotune.executors.local.fork_server import ForkClient, Order, fork
 from hippotune.scratch import VARIABLE, Scratch
 
 
@@ -30,22 +30,23 @@ class ForkedProcess(Kept):
         arguments: Sequence[object],
         name: str,
         environment: Mapping[str, str],
-        modules: Sequence[str] | Forks,
+        modules: Sequence[str] | ForkClient,
         output: IO[bytes],
         source: IO[bytes] | None = None,
-        descriptors: Sequence[int] = (),
+        descriptors: Mapping[str, int] = {},
     ) -> None:
         self.returncode = None
         self._lock = threading.Lock()
         self._scratch = Scratch()
         self.folder = self._scratch.path
         own = {**with_sources(environment), VARIABLE: str(self.folder)}
-        order = Order(program, tuple(arguments), name, self.folder, os.getcwd(), own)
+        order = Order(program, tuple(arguments), name, self.folder, os.getcwd(), own, tuple(descriptors))
         self._status, status = os.pipe()
         try:
             with open(os.devnull, "rb") if source is None else nullcontext(source) as given:
-                handles = [self._scratch.descriptor, status, given.fileno(), output.fileno(), *descriptors]
-                if isinstance(modules, Forks):
+                handles = [self._scratch.descriptor, status, given.fileno(), output.fileno()]
+                handles += descriptors.values()
+                if isinstance(modules, ForkClient):
                     self.pid, self._process = modules.fork(order, handles)
                 else:
                     self.pid, self._process = fork(order, environment, modules, handles)

@@ -18,7 +18,7 @@ from hippotune import portable
 from hippotune.executors import lease_log
 from hippotune.executors.kept import Kept, KeptProcess
 from hippotune.executors.local.channel import Channel
-from hippotune.executors.local.fork_server import Forks
+from hippotune.executors.local.fork_server import ForkClient
 from hippotune.executors.local.forked import ForkedProcess
 from hippotune.protocol.events import Event
 
@@ -72,7 +72,7 @@ class WorkerProcess:
         cores: Sequence[int],
         echo: int | None = None,
         user: str | None = None,
-        modules: Sequence[str] | Forks | None = None,
+        modules: Sequence[str] | ForkClient | None = None,
         standby: int | None = None,
     ) -> None:
         ours, theirs = Pipe()
@@ -86,29 +86,31 @@ class WorkerProcess:
         with open(os.open(log, flags, 0o666), "ab") as output, theirs, ExitStack() as copies:
             if user is not None:
                 os.fchown(output.fileno(), portable.user_named(user)[0], -1)
-            descriptors = [theirs.fileno()]
+            descriptors = {"descriptor": theirs.fileno()}
             if echo is not None:  # its own number is taken by the child's output
-                descriptors.append(os.dup(echo))
-                copies.callback(os.close, descriptors[-1])
+                descriptors["echo"] = os.dup(echo)
+                copies.callback(os.close, descriptors["echo"])
             self._process: Kept
             if modules is not None:
+                if standby is not None:
+                    descriptors["standby"] = standby
                 self._process = ForkedProcess(
-                    f"hippotune.executors.worker.__main__:{'run' if standby is None else 'run_with_standby'}",
+                    "hippotune.executors.worker.__main__:run",
                     [worker, tuple(cores), log.absolute()],
                     f"hippo-worker-{worker}",
                     environment,
                     modules,
                     output,
-                    descriptors=descriptors if standby is None else [*descriptors, standby],
+                    descriptors=descriptors,
                 )
             else:
-                arguments = [worker, ",".join(map(str, cores)), log, *descriptors]
+                arguments = [worker, ",".join(map(str, cores)), log, *descriptors.values()]
                 self._process = KeptProcess(
                     "hippotune.executors.worker",
                     list(map(str, arguments)),
                     environment,
                     output,
-                    descriptors=descriptors,
+                    descriptors=list(descriptors.values()),
                     user=user,
                 )
         self._channel = Channel(ours)

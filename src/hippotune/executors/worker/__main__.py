@@ -30,7 +30,7 @@ from hippotune import portable, scratch
 from hippotune.errors import HippoError
 from hippotune.executors.base import Job
 from hippotune.executors.lease_log import LeaseLog
-from hippotune.executors.local.fork_server import Forks
+from hippotune.executors.local.fork_server import ForkClient
 from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
 from hippotune.executors.platform import platform_of_this_process
 from hippotune.executors.shipping import unpack
@@ -103,7 +103,7 @@ def main(
     inbox: Inbox = queue.SimpleQueue()
     files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
-    others = None if standby is None else Forks(socket.socket(fileno=standby))
+    others = None if standby is None else ForkClient(socket.socket(fileno=standby))
     fresh = FreshInterpreter(worker, greeting, log, others)
     runner = Runner(session, files, saver, inbox, channel.send, fresh, lease_log.of, is_fresh)
 
@@ -180,11 +180,6 @@ def run(
     except BaseException:
         traceback.print_exc()
         _exit(1)
-
-
-def run_with_standby(worker: int, cores: Sequence[int], log: Path, descriptor: int, standby: int) -> None:
-    """Run `main` with a process that stands by."""
-    run(worker, cores, log, descriptor, standby=standby)
 
 
 if __name__ == "__main__":

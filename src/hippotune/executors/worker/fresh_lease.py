@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from hippotune.executors import lease_log
-from hippotune.executors.local.fork_server import Forks
+from hippotune.executors.local.fork_server import ForkClient
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.shipping import encode
 from hippotune.protocol.commands import RunLease
@@ -33,7 +33,7 @@ class InterpreterLost(Exception):
 class FreshInterpreter:
     """Runs leases of one worker, each in a new process. `greeting` is the worker's first message."""
 
-    def __init__(self, worker: int, greeting: bytes, log: Path, standby: Forks | None = None) -> None:
+    def __init__(self, worker: int, greeting: bytes, log: Path, standby: ForkClient | None = None) -> None:
         self._worker = worker
         self._greeting = greeting
         self._standby = standby
@@ -72,7 +72,7 @@ class FreshInterpreter:
             with suppress(OSError):
                 lease_log.keep(self._log)
 
-    def _start(self) -> tuple[WorkerProcess, Forks | None]:
+    def _start(self) -> tuple[WorkerProcess, ForkClient | None]:
         """Start a process; return it, and the server that it was forked off, which serves once."""
         standby, self._standby = self._standby, None
         if standby is not None:
