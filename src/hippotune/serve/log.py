@@ -1,12 +1,12 @@
 """The server's log: a line for each request, and what goes wrong.
 
 Lines are written together, a few times a second, by a thread of their own: a request neither waits for the
-one who reads them nor wakes a thread.
+one who reads them nor wakes a thread. (`MemoryHandler` writes in the thread that logs, and keeps others from
+logging meanwhile; `QueueListener` is woken by each line.)
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import sys
 import threading
@@ -17,8 +17,8 @@ from typing import TextIO
 _WRITE_SECONDS = 0.2
 
 
-class LinesTogether(logging.Handler):
-    """Keeps records for `write`."""
+class BatchHandler(logging.Handler):
+    """Keeps records until `flush`, which `logging` calls at the end of the process too."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class LinesTogether(logging.Handler):
         """Keep a record."""
         self._records.append(record)
 
-    def write(self) -> None:
+    def flush(self) -> None:
         """Write what is kept."""
         with self._writing:
             records = [self._records.popleft() for _ in range(len(self._records))]
@@ -44,17 +44,16 @@ class LinesTogether(logging.Handler):
 
 def log_to_stderr() -> None:
     """Write the log to standard error."""
-    handler = LinesTogether(sys.stderr)
+    handler = BatchHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name in ("hippotune", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.setLevel(logging.INFO if name == "hippotune" else logging.WARNING)
     threading.Thread(target=_write, args=[handler], name="log", daemon=True).start()
-    atexit.register(handler.write)
 
 
-def _write(handler: LinesTogether) -> None:
+def _write(handler: BatchHandler) -> None:
     while True:
         time.sleep(_WRITE_SECONDS)
-        handler.write()
+        handler.flush()
