@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import hippotune as hippo
 from hippotune.scheduling.tail import first_task
+from hippotune.stages.frontier import Frontier, Task
 
 Choose = Callable[[Sequence[float], Sequence[float]], int]
 
@@ -72,6 +73,20 @@ def test_a_study_ends_sooner() -> None:
     with hippo.Study("tail", Nothing, executor=executor) as study:
         report = study.tune(Lengths(steps), progress=False)
     assert report.work.wall_seconds == 60 + report.work.proof_steps
+
+
+def test_while_there_is_much_to_do_tasks_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, ready = [], Frontier.ready
+
+    def noted(self: Frontier, limit: int, only: str | None = None) -> tuple[list[Task], float]:
+        compared.append(limit)
+        return ready(self, limit, only)
+
+    monkeypatch.setattr(Frontier, "ready", noted)
+    executor = hippo.Simulated(2, metrics=lambda config, step: {"loss": 0.0})
+    with hippo.Study("tail", Nothing, executor=executor) as study:
+        study.tune(Lengths({lr: 20 + lr % 5 for lr in range(1, 201)}), progress=False)
+    assert 0 < len(compared) < 20
 
 
 class Lengths(hippo.tuners.Tuner):

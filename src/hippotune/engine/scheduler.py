@@ -22,8 +22,8 @@ from hippotune.stages.frontier import Path, Place, Task
 
 # How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
-# The last tasks: so many for each slot, and no more than this in all.
-_LAST, _MOST_LAST = 4, 64
+# How many tasks are the last ones: this many for each slot, where that is no more than this in all.
+_LAST_OF_SLOT, _MOST_LAST = 4, 64
 
 
 def source_of(task: Task) -> Position:
@@ -60,6 +60,7 @@ class Scheduler:
         """Return the longest task of the next study: the one served least, of the user served least.
 
         A worker whose state is not in a checkpoint yet may go on from it if nothing that waits is longer.
+        Where there is one study, its last tasks are ordered so that all workers end at about the same time.
         """
         chosen: Choice | None = None
         turns = self._turns()
@@ -90,8 +91,10 @@ class Scheduler:
 
     def _of_the_last(self, study: str, longest: Task) -> Task:
         """Return the task to start when few are left, none with branches; before that, the longest."""
-        free, most = self._workers.places, _LAST * self._workers.slots
+        free, most = self._workers.places, _LAST_OF_SLOT * self._workers.slots
         if self._state.allocator is not None or study in self._state.deadlines or most > _MOST_LAST:
+            return longest
+        if self._frontier.reach(study) > most * longest.reach:  # there are more
             return longest
         tasks, beyond = self._frontier.ready(most + 1, study)
         if not free < len(tasks) <= most or beyond or tasks[0] != longest or tasks[-1].reach == longest.reach:

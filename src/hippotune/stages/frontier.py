@@ -244,6 +244,10 @@ class Frontier:
             cost += (end - start) * node.pace
         return cost
 
+    def reach(self, study: str) -> float:
+        """Return about how long all tasks of a study are together, in usual steps."""
+        return self._reach.get(study, 0.0)
+
     def ready(self, limit: int, only: str | None = None) -> tuple[list[Task], float]:
         """Return the longest tasks that can start now, and about how long all others are together.
 
