@@ -85,7 +85,7 @@ class Run:
     recommended: hippo.Config | None = None
 
     def best(self, steps: float = math.inf, seconds: float = math.inf) -> tuple[float, hippo.Config] | None:
-        """Return the best loss that was found within so many steps and worker-seconds, and its config."""
+        """Return the best loss that was found within these steps and worker-seconds, and its config."""
         found = ((loss, config) for at, now, loss, config in self.found if at <= steps and now <= seconds)
         return min(found, key=lambda each: each[0], default=None)
 

@@ -85,7 +85,7 @@ def union(clients: int) -> tuple[int, int]:
 
 
 def plans_of(api: Api) -> set[str]:
-    """Return all plans of a server; those that nobody uses are closed by now."""
+    """Return all plans of a server; those without a client are closed by now."""
     return {line.key.made().digest for line in api.call("GET", "/catalog", None, list[CatalogLine])}
 
 

@@ -69,6 +69,7 @@ def test_a_cursor_of_another_incarnation_begins_anew(tmp_path: Path) -> None:
         listed = httpx.get(address, headers={"last-event-id": f"{incarnation}:2"}, timeout=60).json()
         assert listed["facts"][0]["number"] == 3
         assert status(f"{incarnation}:x") == 410
+        assert status(f"{incarnation}:") == 410
         assert status(f"{incarnation}:{10**30}") == 410
         assert status("another:1") == 410
         assert status(f"{incarnation}:999999") == 410

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hippotune.errors import InvalidInput
+from hippotune.short import listed
 
 ErrorKind = Literal["raised", "out of memory", "transient", "mismatch", "disk full"]
 LossKind = Literal["died", "hung", "infrastructure"]
@@ -31,8 +32,8 @@ _LONGEST_PAUSE = 60.0
 def metrics_lacking(missing: Iterable[str], returned: Iterable[str], whose: str = "evaluate()") -> str:
     """Say that evaluate() does not return metrics that a tuner reads."""
     return (
-        f"{whose} does not return {', '.join(map(repr, sorted(missing)))}; it returns "
-        f"{', '.join(map(repr, returned))}. Name one of these as the tuner's metric, or return that"
+        f"{whose} does not return {listed(missing)}; it returns {', '.join(map(repr, returned))}. "
+        "Name one of these as the tuner's metric, or return the missing one"
     )
 
 

@@ -100,8 +100,9 @@ class FactRoutes:
         """List or follow."""
         key = request.path_params["key"]
         after, limit = _whole(request, "after", 0), min(_whole(request, "limit", _PAGE), _MOST)
-        said, _, number = request.headers.get("last-event-id", "").rpartition(":")
-        if number:
+        cursor = request.headers.get("last-event-id", "")
+        said, _, number = cursor.rpartition(":")
+        if cursor:
             after = int(number) if _is_whole(number) else _NO_NUMBER
         follows = _whole(request, "follow", 0) or "text/event-stream" in request.headers.get("accept", "")
         plan = self._open(key)
@@ -110,7 +111,7 @@ class FactRoutes:
             incarnation, last = plan.incarnation, plan.feed.last
         else:
             incarnation, last, facts = await self._stored(key, after, 0 if follows else limit)
-        if number and (said != incarnation or after > last):
+        if cursor and (said != incarnation or after > last):
             raise Refused(410, "the cursor is of another incarnation of the plan: begin anew, after=0")
         if follows:
             return streamed(self._followed(key, incarnation, after))

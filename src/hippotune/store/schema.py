@@ -191,6 +191,6 @@ def migrate(connection: Connection, name: str, migrations: Sequence[Migration] =
         _TABLES.create_all(connection, checkfirst=False)
         connection.execute(STORE.insert().values(id=secrets.token_hex(8)))
         connection.execute(VERSION.insert().values(version=newest))
-    for migration in migrations[max(found - FIRST, 0) :]:
+    for migration in migrations[found - FIRST :]:
         migration(connection)
     connection.execute(VERSION.update().values(version=newest))

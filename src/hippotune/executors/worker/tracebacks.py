@@ -8,7 +8,7 @@ from pathlib import Path
 from hippotune.errors import HippoError
 from hippotune.short import cut
 
-# A message may hold a whole batch.
+# A message may hold a whole batch. Lines are kept at the beginning and at the end, this many each.
 _LONGEST_LINE = 2000
 _MOST_LINES = 100
 _OURS = str(Path(__file__).resolve().parents[2])
