@@ -17,7 +17,7 @@ from hippotune import GridSearch, Local, Study
 from hippotune.cli.main import main
 from hippotune.errors import InvalidInput, StoreError, TrainerError
 from hippotune.identity.data import data_text
-from hippotune.store.catalog import open_store
+from hippotune.store.catalog import open_store, seal_plan
 from hippotune.store.database import Database
 from identity import walkers
 from identity.cells import Cell
@@ -197,11 +197,12 @@ def begin_with(home: Path, **changes: Any) -> None:
     """Have a store say that its plan was begun with something else."""
     database = Database.at(home / "plans.sqlite")
     with database.changing() as connection:
-        (text,) = connection.exec_driver_sql("SELECT origin FROM hippo_plans").one()
+        plan, text = connection.exec_driver_sql("SELECT id, origin FROM hippo_plans").one()
         origin = json.loads(text)
         for name, value in changes.items():
             origin[name] = {**origin[name], **value} if isinstance(value, dict) else value
         connection.exec_driver_sql("UPDATE hippo_plans SET origin = ?", (json.dumps(origin),))
+        seal_plan(connection, plan)
     database.close()
 
 

@@ -14,12 +14,21 @@ from watched_studies import SPACE, watched
 Open = Callable[..., Page]
 
 REAL = """
-import hippotune as hippo
-from processes import free_port, program
+import asyncio
+from pathlib import Path
+
 from stored import DECAYS, Asking, study as made
 
+
+class Watched(Asking):
+    async def run(self, trials):
+        while not Path({gate!r}).exists():
+            await asyncio.sleep(0.01)
+        await super().run(trials)
+
+
 study = made("falling", {home!r})
-tuner = Asking(DECAYS, 3, 6, 12)
+tuner = Watched(DECAYS, 3, 6, 12)
 """
 
 
@@ -49,9 +58,12 @@ def test_a_study_in_virtual_time_is_watched_to_its_end(open_page: Open, tmp_path
 
 def test_a_real_study_is_watched_to_its_end(open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "falling.py"
-    file.write_text(REAL.format(home=str(tmp_path / "home")))
+    gate = tmp_path / "gate"
+    file.write_text(REAL.format(home=str(tmp_path / "home"), gate=str(gate)))
     with program("run", str(file), "--page", "--no-progress", "--port", free_port()) as (url, _):
         page = open_page(url)
+        expect(page.locator(".link-state")).to_contain_text("live")
+        gate.touch()
         expect(page.locator(".link-state")).to_contain_text("ended")
         expect(page.locator(".tiles")).to_contain_text("4 done")
         expect(page.locator(".tile", has_text="Resumed trials")).to_contain_text("exact")
