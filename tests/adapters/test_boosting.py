@@ -280,8 +280,13 @@ def test_a_step_is_a_multiple_of_bagging_freq() -> None:
     [
         (LinearRegression(), {"fit_intercept": True}, "no partial_fit"),
         (MLPClassifier(early_stopping=True), {"alpha": 1}, "early_stopping=True.*a tuner asks"),
+        (MLPClassifier(), {"early_stopping": True}, "early_stopping=True.*a tuner asks"),
         (HistGradientBoostingClassifier(warm_start=True), {"l2_regularization": 1}, "early_stopping='auto'"),
-        (GradientBoostingClassifier(warm_start=True, n_iter_no_change=3), {"alpha": 1}, "n_iter_no_change=3"),
+        (
+            GradientBoostingClassifier(warm_start=True, n_iter_no_change=3),
+            {"ccp_alpha": 0.0},
+            "n_iter_no_change=3",
+        ),
         (SGDClassifier(), {"depth": 3}, "'depth' cannot be set.*no parameter of it"),
         (RandomForestClassifier(warm_start=True), {"n_estimators": 3}, "follows from the steps"),
         (None, {"alpha": 1}, r"expected an estimator, made in build\(\)"),

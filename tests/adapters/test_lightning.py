@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import hippotune as hippo
 from adapters.common import (
@@ -134,6 +134,42 @@ def test_other_steps_precision_and_manual_optimization_are_those_of_fit(
     assert cut.module.places == module.places  # epochs and steps are counted as in one run
 
 
+class Halves(Net):
+    """Says in which precision it is evaluated, and on how much."""
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.log("half", float(self.layers(batch[0]).dtype == torch.bfloat16))
+        self.log("batches", 1.0, reduce_fx="sum")
+
+
+class TwoSets(Data):
+    def val_dataloader(self) -> Any:
+        return [super().val_dataloader(), super().val_dataloader()]
+
+
+def test_it_is_evaluated_as_fit_would_evaluate_it_and_without_callbacks_for_loggers() -> None:
+    class Evaluated(Lit):
+        def prepare(self) -> None:
+            self.datamodule = self.set_up(TwoSets())
+
+        def build(self) -> None:
+            self.module = Halves()
+
+        def make_trainer(self) -> L.Trainer:
+            monitor = L.pytorch.callbacks.LearningRateMonitor()
+            return self.lightning_trainer(precision="bf16-mixed", limit_val_batches=2, callbacks=[monitor])
+
+        def evaluate(self) -> dict[str, float]:
+            return self.metrics()
+
+    session = cut_after_every_step(Evaluated, Config({"lr": 0.1, "bs": 16}), 1)
+    assert session.evaluate() == {
+        f"{name}/dataloader_idx_{number}": value
+        for number in range(2)
+        for name, value in (("half", 1.0), ("batches", 2.0))
+    }
+
+
 class Scheduled(Net):
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
@@ -154,6 +190,12 @@ class Stopping(L.Callback):
         (Net, {"callbacks": [Stopping()]}, "asked to stop"),
         (Net, {"max_epochs": 5}, "max_epochs=5.*leave it out"),
         (Net, {"limit_train_batches": 4}, "limit_train_batches=4.*batches = ..."),
+        (Net, {"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs=1"),
+        (
+            Net,
+            {"callbacks": [L.pytorch.callbacks.StochasticWeightAveraging(0.1)]},
+            "StochasticWeightAveraging cannot hold.*a schedule of its own",
+        ),
         (torch.nn.Identity, {}, r"self.module of Wrong is no LightningModule .*; make one in build\(\)"),
     ],
 )
@@ -172,3 +214,17 @@ def test_what_cannot_hold_is_named(net: Any, options: dict[str, Any], message: s
 
     with pytest.raises(TrainerError, match=message):
         begin()
+
+
+def test_a_sampler_of_ones_own_is_named() -> None:
+    class Weighted(Data):
+        def train_dataloader(self) -> DataLoader[Any]:
+            return DataLoader(self.training, 16, sampler=WeightedRandomSampler([1.0] * 100, 100))
+
+    class Wrong(Lit):
+        def prepare(self) -> None:
+            self.datamodule = self.set_up(Weighted())
+
+    message = r"train_dataloader\(\) of Weighted has a WeightedRandomSampler of its own.*Hippo's order"
+    with pytest.raises(TrainerError, match=message):
+        Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
 import hippotune as hippo
 from adapters.common import (
@@ -54,7 +54,8 @@ class Values(transformers.TrainerCallback):  # type: ignore[misc]
 
 def alone(config: Config, steps: int = STEPS, updates: int | None = UPDATES, **options: Any) -> Any:
     """Return the model that one call of ``train()`` comes to."""
-    loader = hippo.Loader(range(30), 4, seed=SEED, collate_fn=list)
+    whole = options.get("dataloader_drop_last", False)
+    loader = hippo.Loader(range(30), 4, seed=SEED, drop_last=whole, collate_fn=list)
     order: list[list[int]] = []
     for step in range(steps):
         loader.batch_size = config.values(step)["bs"]
@@ -93,9 +94,16 @@ def test_a_study_through_a_kill_has_the_bits_of_train_alone(tmp_path: Path) -> N
     assert logged["grad_norm"]
 
 
-@pytest.mark.parametrize(("updates", "options"), [(None, {}), (1, {"bf16": True, "optim": "adafactor"})])
+@pytest.mark.parametrize(
+    ("updates", "steps", "options"),
+    [
+        (None, 2, {}),
+        (None, 1, {"dataloader_drop_last": True}),  # seven batches: the last update has one
+        (1, 2, {"bf16": True, "optim": "adafactor"}),
+    ],
+)
 def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
-    updates: int | None, options: dict[str, Any]
+    updates: int | None, steps: int, options: dict[str, Any]
 ) -> None:
     class Other(GPT):
         def arguments(self, **given: Any) -> transformers.TrainingArguments:
@@ -103,9 +111,9 @@ def test_an_epoch_other_precision_and_other_optimizers_are_those_of_train(
 
     Other.updates = updates
     config = Config({"lr": 0.01, "bs": 4})  # eight batches in an epoch
-    cut = cut_after_every_step(Other, config, 2)
-    assert weights(cut.trainer.model) == weights(alone(config, 2, updates, **options))
-    assert state_of(cut) == state_of(straight_through(Other, config, 2))
+    cut = cut_after_every_step(Other, config, steps)
+    assert weights(cut.trainer.model) == weights(alone(config, steps, updates, **options))
+    assert state_of(cut) == state_of(straight_through(Other, config, steps))
 
 
 def test_weight_decay_is_set_where_the_trainer_decays_alone() -> None:
@@ -144,6 +152,23 @@ def test_an_argument_that_cannot_hold_is_named(options: dict[str, Any], message:
                 setattr(trainer.args, name, value)
             return trainer
 
+    with pytest.raises(TrainerError, match=message):
+        Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
+
+
+@pytest.mark.parametrize(
+    "sampler", [WeightedRandomSampler([1.0] * 30, 30), RandomSampler(range(30), num_samples=10)]
+)
+def test_a_sampler_of_ones_own_is_named(sampler: Any) -> None:
+    class Sampling(transformers.Trainer):  # type: ignore[misc]
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            return sampler
+
+    class Wrong(GPT):
+        def make_trainer(self) -> transformers.Trainer:
+            return Sampling(self.model, self.arguments(), data_collator=collate, train_dataset=self.texts)
+
+    message = rf"the training loader of Sampling has a \w*{type(sampler).__name__} of its own.*Hippo's order"
     with pytest.raises(TrainerError, match=message):
         Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
 

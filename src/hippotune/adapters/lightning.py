@@ -26,6 +26,7 @@ try:
 except ImportError as error:
     raise MissingExtra("LightningTrainer needs Lightning: pip install 'hippotune[lightning]'") from error
 
+from hippotune.adapters.batches import Batches, check_order
 from hippotune.trainers import seeding
 from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
@@ -35,6 +36,7 @@ _SCHEDULE = "a schedule is a hyper-parameter, as lr=hippo.Warmup(5, hippo.Cosine
 _REFUSED = {
     known.EarlyStopping: _TUNER,
     known.Timer: _TUNER,
+    known.StochasticWeightAveraging: "it brings a schedule of its own, from the length of a run on",
     known.LearningRateFinder: "the rate is a hyper-parameter: lr",
     known.BatchSizeFinder: "the batch size is a hyper-parameter: bs",
 }
@@ -45,8 +47,16 @@ _HELD: dict[str, tuple[tuple[Any, ...], str]] = {
     "max_epochs": ((-1, None), f"{_TUNER}; leave it out"),
     "overfit_batches": ((0.0,), _BATCHES),
     "limit_train_batches": ((None, 1.0), _BATCHES),
+    "reload_dataloaders_every_n_epochs": ((0,), "samples are numbered once, for all of a trial"),
 }
-_LEFT_OUT = (known.ProgressBar, known.ModelSummary, known.Checkpoint)  # for people, and Hippo keeps states
+# For people, for loggers, and Hippo keeps states.
+_LEFT_OUT = (
+    known.ProgressBar,
+    known.ModelSummary,
+    known.Checkpoint,
+    known.LearningRateMonitor,
+    known.DeviceStatsMonitor,
+)
 
 
 class LightningTrainer(TorchTrainer):
@@ -118,13 +128,13 @@ class LightningTrainer(TorchTrainer):
         """Return what Lightning's own ``validate`` finds, by name."""
         gradients = [(part, part.grad) for part in self.module.parameters()]  # validate() drops them
         with _quiet():
-            trainer = self.lightning_trainer()
-            (found,) = trainer.validate(self.module, self.datamodule.val_dataloader(), verbose=False)
+            trainer = self.lightning_trainer(**self.validating)
+            found = trainer.validate(self.module, self.datamodule.val_dataloader(), verbose=False)
         self.module.trainer = None
         self.module.to(self.device)
         for part, gradient in gradients:
             part.grad = gradient
-        return dict(found)
+        return {name: number for each in found for name, number in each.items()}
 
     # The Trainer, and what is put into it.
 
@@ -139,6 +149,7 @@ class LightningTrainer(TorchTrainer):
         if self.batches is not None:
             checks.whole("batches", self.batches)
         usual = self._usual_loader()
+        check_order(usual, f"train_dataloader() of {type(self.datamodule).__name__}")
         self.loader = Loader(
             range(len(usual.dataset)),
             usual.batch_size,
@@ -151,6 +162,10 @@ class LightningTrainer(TorchTrainer):
             trainer: Any = self.make_trainer()
         self._live.trainer = trainer
         _check(trainer)
+        self.validating = {
+            "precision": trainer.precision,
+            "limit_val_batches": trainer.limit_val_batches or 1.0,  # 0 keeps fit() from validating
+        }
         self._connect(trainer)
         trainer._callback_connector._attach_model_callbacks()
         trainer._callback_connector._attach_model_logging_functions()
@@ -207,8 +222,10 @@ class LightningTrainer(TorchTrainer):
 
     def _attach(self, trainer: Any) -> None:
         self.module.trainer = self.datamodule.trainer = trainer
+        with seeding.put_back():
+            batches = Batches(self.loader, self._usual_loader(), self.batches)
         connector = trainer._data_connector
-        connector.attach_dataloaders(self.module, train_dataloaders=_Batches(self))
+        connector.attach_dataloaders(self.module, train_dataloaders=batches)
         connector._datahook_selector = _DataHookSelector(self.module, self.datamodule)
         trainer.datamodule = self.datamodule
 
@@ -268,27 +285,6 @@ class _Live:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.trainer = None
-
-
-class _Batches:
-    """The batches of a step, in Hippo's order, as the loader of the datamodule would make them."""
-
-    def __init__(self, owner: LightningTrainer) -> None:
-        self._loader, self._count = owner.loader, owner.batches
-        with seeding.put_back():
-            self._usual = owner._usual_loader()
-
-    def __len__(self) -> int:
-        if self._count is not None:
-            return self._count
-        left, size = len(self._loader.dataset) - self._loader.position, self._loader.batch_size
-        return left // size if self._usual.drop_last else -(-left // size)
-
-    def __iter__(self) -> Iterator[Any]:
-        dataset, collate = self._usual.dataset, self._usual.collate_fn
-        together = getattr(dataset, "__getitems__", None)
-        for indices in self._loader if self._count is None else self._loader.batches(self._count):
-            yield collate(together(indices) if together else [dataset[index] for index in indices])
 
 
 def _counters(trainer: Any) -> dict[str, tuple[Any, str]]:

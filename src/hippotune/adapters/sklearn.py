@@ -66,6 +66,12 @@ class SklearnTrainer(Trainer):
                     f"{', '.join(map(repr, sorted({*known, *_BATCH_SIZE} - {*_LENGTH})))}"
                 )
         self.estimator.set_params(**own)
+        for option, expected in _stops(self.estimator):
+            raise TrainerError(
+                f"{type(self.estimator).__name__} has {option}={getattr(self.estimator, option)!r}, which "
+                f"cannot hold in a study; expected {option}={expected}: a trial is trained as far as a tuner "
+                "asks"
+            )
         for name in hp.keys() - own.keys():
             self.order.batch_size = checks.whole(name, hp[name])
 
@@ -90,11 +96,6 @@ class SklearnTrainer(Trainer):
             found = "not there" if data is None else f"of type {type(data).__name__}"
             raise TrainerError(f"self.data of {name} is {found}; expected (X, y), left in prepare()")
         checks.whole("rounds", self.rounds)
-        for option, expected in _stops(estimator):
-            raise TrainerError(
-                f"{type(estimator).__name__} has {option}={getattr(estimator, option)!r}, which cannot hold "
-                f"in a study; expected {option}={expected}: a trial is trained as far as a tuner asks"
-            )
         if not getattr(estimator, "warm_start", False) and not hasattr(estimator, "partial_fit"):
             raise TrainerError(
                 f"{type(estimator).__name__} cannot be trained in steps: it has no partial_fit, and no "

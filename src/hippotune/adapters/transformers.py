@@ -30,6 +30,7 @@ except ImportError as error:
 
 import torch
 
+from hippotune.adapters.batches import Batches, check_order
 from hippotune.trainers import seeding
 from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
@@ -173,7 +174,7 @@ class TransformersTrainer(TorchTrainer):
             group[_DECAYS] = any(id(part) in decaying_ids for part in group["params"])
         args = trainer.args
         self.loader = Loader(
-            range(len(self._live.dataset)),
+            range(len(self._live.loader.dataset)),
             args.per_device_train_batch_size,
             seed=self.seed,
             drop_last=args.dataloader_drop_last,
@@ -198,7 +199,7 @@ class TransformersTrainer(TorchTrainer):
         return trainer
 
     @contextmanager
-    def _ready(self, trainer: Any) -> Iterator[_Batches]:
+    def _ready(self, trainer: Any) -> Iterator[Batches]:
         for name, value in self.in_arguments.items():
             setattr(trainer.args, name, value)
         trainer.optimizer, trainer.lr_scheduler = self.optimizer, _InForce(self.optimizer)
@@ -215,7 +216,7 @@ class TransformersTrainer(TorchTrainer):
         accumulated = trainer.args.gradient_accumulation_steps
         count = None if self.updates is None else self.updates * accumulated
         try:
-            yield _Batches(self.loader, self._live, count)
+            yield Batches(self.loader, self._live.loader, count)
         finally:
             trainer.is_in_train = False
             self.scaling = None if scaler is None else scaler.state_dict()
@@ -246,8 +247,7 @@ class _Live:
 
     def __init__(self) -> None:
         self.trainer: Any = None
-        self.dataset: Any = None
-        self.collate: Any = None
+        self.loader: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -262,8 +262,8 @@ class _Live:
             raise TrainerError(f"make_trainer() returned {trainer!r}; expected a transformers.Trainer")
         _check(trainer)
         trainer.args.logging_strategy = transformers.IntervalStrategy.EPOCH  # at the end of a step
-        loader = trainer.get_train_dataloader()
-        self.dataset, self.collate = loader.dataset, loader.collate_fn
+        self.loader = trainer.get_train_dataloader()
+        check_order(self.loader, f"the training loader of {type(trainer).__name__}")
         handler = trainer.callback_handler
         kept = getattr(owner, "callbacks", None)
         handler.callbacks = [
@@ -272,25 +272,6 @@ class _Live:
             _Log(owner),
         ]
         self.trainer = trainer
-
-
-class _Batches:
-    """The batches of a step, in Hippo's order, as the ``Trainer``'s collator makes them."""
-
-    def __init__(self, loader: Loader, live: _Live, count: int | None) -> None:
-        left, size = len(loader.dataset) - loader.position, loader.batch_size
-        self._loader, self._live, self._count = loader, live, count
-        self._length = count if count is not None else -(-left // size)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Any]:
-        dataset, collate = self._live.dataset, self._live.collate
-        together = getattr(dataset, "__getitems__", None)
-        loader = self._loader
-        for indices in loader if self._count is None else loader.batches(self._count):
-            yield collate(together(indices) if together else [dataset[index] for index in indices])
 
 
 class _InForce:
