@@ -498,7 +498,7 @@ def test_an_argument_that_hippo_refuses_is_one_line_with_its_place(
 def test_a_file_that_is_not_there_is_said_to_be_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name, what in (("nowhere.py", "does not exist"), (".", "is a folder")):
         assert main(["run", str(tmp_path / name)]) == 2
-        assert f"{what}; expected a Python file" in capfd.readouterr().err
+        assert f"{what}; expected a Python or TOML file" in capfd.readouterr().err
 
 
 # Help.

@@ -78,7 +78,7 @@ def load(given: str, rest: Sequence[str] = (), is_module: bool = False) -> Scrip
 def _checked(path: Path) -> Path:
     if path.is_dir() or not path.exists():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise InvalidInput(f"{path} {what}; expected a Python file that defines `study` and `tuner`")
+        raise InvalidInput(f"{path} {what}; expected a Python or TOML file that defines a study and a tuner")
     return path
 
 

@@ -56,7 +56,8 @@ def open_store(home: Path, url: str | None = None, *, create: bool = True) -> Ca
                 "back, or name its URL with --store"
             )
         raise StoreError(
-            f"there is no store in {home}: no study has been run with that home; name another one"
+            f"there is no store in {home}: no study has been run with that home. Give the home of your "
+            "study: --home FOLDER, or Study(home=...)"
         )
     database = Database.at(home / FILE_NAME) if url is None else Database.by(url)
     try:

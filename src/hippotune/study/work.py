@@ -76,7 +76,7 @@ class Work:
             trained += f", {self.steps_saved:,} saved"
         return (
             f"{self.steps_requested:,} steps asked, {trained} (merge rate {self.merge_rate:.2f})\n"
-            f"time: {self.wall_seconds:.1f} s on {self.workers} workers, "
+            f"time: {self.wall_seconds:.1f} s on {plural(self.workers, 'worker')}, "
             f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
             f"proofs: {self.proofs}"
         )
