@@ -297,7 +297,9 @@ def test_a_study_in_virtual_time_can_be_drawn_while_it_is_open() -> None:
 def test_a_study_that_never_ran_has_nothing_to_hand_over(
     tmp_path: Path, halving: tuple[Study, Report]
 ) -> None:
-    with pytest.raises(StoreError, match=r"no study has been run with that home\. Give .*--home FOLDER, or Study\(home"):
+    with pytest.raises(
+        StoreError, match=r"no study has been run with that home\. .*--home FOLDER, or Study\("
+    ):
         study("new", tmp_path / "none").to_optuna("height", "min")
     with pytest.raises(StoreError, match="has no plan"):
         study("new", halving[0].home, seed=5).to_optuna("height", "min")
