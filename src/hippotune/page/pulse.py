@@ -7,7 +7,8 @@ from time import monotonic, thread_time
 from typing import Any
 
 from hippotune.engine.lease import Lease
-from hippotune.shell.runtime import Closed, Runtime
+from hippotune.shell.loop_thread import Closed
+from hippotune.shell.runtime import Runtime
 from hippotune.stages.frontier import Task
 
 _MOST_NEXT = 8

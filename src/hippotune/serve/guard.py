@@ -24,7 +24,7 @@ from hippotune.serve.messages import Failure, encode
 from hippotune.serve.tokens import Role, Tokens, User
 from hippotune.serve.turns import CAME, Turns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
-from hippotune.shell.runtime import Closed
+from hippotune.shell.loop_thread import Closed
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hippotune.errors import NotExact
+from hippotune.shell.loop_thread import Closed
 from hippotune.shell.pulse import Pulse
-from hippotune.shell.runtime import Closed
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.report import best_result
 from hippotune.study.tuning import Tuning

@@ -1,23 +1,21 @@
 """A plan that is open for training: its store, its workers, and the engine on a thread of its own.
 
-The engine's event loop runs on one daemon thread, so that studies work the same in a script, in a notebook
-(whose own event loop is busy) and below `asyncio.run`. Everything that touches the engine runs there.
+Everything that touches the engine runs on that thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hippotune.engine.core import Engine
 from hippotune.engine.width_allocator import Fits
-from hippotune.errors import CheckpointError, HippoError
+from hippotune.errors import CheckpointError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, Position, StudyBegan, StudyEnded
@@ -28,20 +26,15 @@ from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import FactWriter, Loop
+from hippotune.shell.loop_thread import LoopThread
 from hippotune.shell.notes import Notes
 from hippotune.store.base import Store, Written
 from hippotune.store.files import checkpoint_folder as checkpoint_folder
 from hippotune.store.homes import open_checkpoints
 from hippotune.store.memory import MemoryStore
 
-T = TypeVar("T")
 
-
-class Closed(HippoError):
-    """The plan was closed while it was in use."""
-
-
-class Runtime:
+class Runtime(LoopThread):
     """See the module. Made by `acquire`; `close` lets go of everything. Any thread may call any method."""
 
     def __init__(
@@ -55,6 +48,7 @@ class Runtime:
         retries: Retries = Retries(),  # noqa: B008
         checkpoint_every: float | None = None,
     ) -> None:
+        super().__init__("hippo-engine")
         self.store = store
         self.users = 0
         self.tuned: dict[str, StudyBegan] = {}
@@ -76,14 +70,10 @@ class Runtime:
         self._checkpoint_every = checkpoint_every
         if self._keeps_files:
             self.files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
-        self._aio = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._aio.run_forever, name="hippo-engine", daemon=True)
         self._writer: Any = None
         self.loop: Loop
         self.closed = False
         self._closing = threading.RLock()
-        self._gate = threading.RLock()
-        self._stopped = False
 
     def start(self) -> None:
         """Start the engine and its workers."""
@@ -154,41 +144,6 @@ class Runtime:
         """Whether a tuner is at work."""
         return not self.closed and self.loop.tuners > 0
 
-    async def _cancel_everything(self) -> None:
-        """Let go of tuners that wait for what will not come any more."""
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the engine's thread. Raises `Closed` once that has ended."""
-        with self._gate:
-            if self._stopped:
-                coroutine.close()
-                raise Closed("the plan was closed meanwhile")
-            return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
-
-    def post(self, call: Callable[[], None]) -> None:
-        """Have a function called on the engine's thread, soon; never once that has ended."""
-        with suppress(RuntimeError):  # its event loop is closed
-            self._aio.call_soon_threadsafe(call)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the engine's thread and wait for it."""
-        return self.spawn(coroutine).result()
-
-    def ask(self, question: Callable[[], T]) -> T:
-        """Call a function on the engine's thread and wait for what it returns."""
-
-        async def asked() -> T:
-            return question()
-
-        try:
-            return self.run(asked())
-        except concurrent.futures.CancelledError:
-            raise Closed("the plan was closed meanwhile") from None
-
     async def is_whole(self, position: Position) -> bool:
         """Read a checkpoint; one that is missing or damaged is taken out of the plan."""
         checkpoint = self.plan[position.node].checkpoints.get(position.step)
@@ -237,14 +192,7 @@ class Runtime:
             if self._writer is not None and not isinstance(self.store, MemoryStore):
                 with suppress(Exception):
                     self._writer.close()
-            with self._gate:  # what is spawned before this is cancelled, and nothing is spawned after it
-                with suppress(Exception):
-                    self.run(self._cancel_everything())
-                self._stopped = True
-            self._aio.call_soon_threadsafe(self._aio.stop)
-            self._thread.join(timeout=10)
-            if not self._thread.is_alive():
-                self._aio.close()
+            self._stop()
             self.store.close()
 
 

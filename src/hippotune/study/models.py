@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
-from hippotune.shell.runtime import Closed, Runtime
+from hippotune.shell.loop_thread import Closed
+from hippotune.shell.runtime import Runtime
 from hippotune.store.homes import open_checkpoints
 from hippotune.study.best import Best
 from hippotune.study.start import find_start

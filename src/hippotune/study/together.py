@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from hippotune.errors import InvalidInput
-from hippotune.shell.runtime import Closed
+from hippotune.shell.loop_thread import Closed
 from hippotune.study.limits import Deadline, Limits
 from hippotune.study.report import Report
 from hippotune.study.study import Study

@@ -15,7 +15,7 @@ from hippotune.errors import HippoError, TrialFailed
 from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
-from hippotune.shell.runtime import Closed
+from hippotune.shell.loop_thread import Closed
 from hippotune.study.best import Best
 from hippotune.study.models import Opener, failed_trial
 from hippotune.study.start import find_start

@@ -1,18 +1,15 @@
 """A plan that is open on a server, as studies of this process see it; it has the surface of `Runtime`.
 
-Tuners of this process run on an event loop of its own, on a daemon thread, so that studies work the same in a
-script, in a notebook and below `asyncio.run`.
+Tuners of this process run on an event loop of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hippotune.protocol.events import WidthChanged
 from hippotune.scheduling.policy import WidthPolicy
@@ -23,16 +20,17 @@ from hippotune.serve.client.loop import RemoteLoop
 from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.messages import SessionOpened
+from hippotune.shell.loop_thread import LoopThread
 from hippotune.shell.notes import Notes
-from hippotune.shell.runtime import Closed
 
 T = TypeVar("T")
 
 
-class RemoteRuntime:
+class RemoteRuntime(LoopThread):
     """See the module. `close` ends the session, and nothing else: what others need is trained on."""
 
     def __init__(self, api: Api, definition: Definition, opened: PlanOpened) -> None:
+        super().__init__("hippo-client")
         self.opened = opened
         self.notes = Notes()
         self.closed = False
@@ -43,9 +41,7 @@ class RemoteRuntime:
         self._api = api
         self._definition = definition
         self._async: AsyncApi
-        self._aio = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._aio.run_forever, name="hippo-client", daemon=True)
-        self._gate = threading.RLock()
+        self._closing = threading.RLock()
 
     @property
     def key(self) -> str:
@@ -111,48 +107,20 @@ class RemoteRuntime:
         """Whether a tuner of this process is at work."""
         return not self.closed and self.loop.is_busy
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the loop's thread. Raises `Closed` once that has ended."""
-        with self._gate:
-            if self.closed:
-                coroutine.close()
-                raise Closed("the study was closed meanwhile")
-            return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop's thread and wait for it."""
-        return self.spawn(coroutine).result()
-
-    def ask(self, question: Callable[[], T]) -> T:
-        """Call a function on the loop's thread and wait for what it returns."""
-
-        async def asked() -> T:
-            return question()
-
-        return self.run(asked())
-
     def halt(self) -> None:
         """End the session: what only this study waits for stops at the end of its step."""
         self.close()
 
     def close(self) -> None:
         """End the session. May be called twice."""
-        with self._gate:
-            if self.closed:
-                return
-            with suppress(Exception):
-                self.run(self._close())
-            self.closed = True
-            self._aio.call_soon_threadsafe(self._aio.stop)
-            self._thread.join(timeout=10)
-            if not self._thread.is_alive():
-                self._aio.close()
+        with self._closing:
+            if not self.closed:
+                with suppress(Exception):
+                    self.run(self._close())
+                self.closed = True
+                self._stop()
 
     async def _close(self) -> None:
         if hasattr(self, "loop"):
             await self.loop.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
         await self._async.close()
