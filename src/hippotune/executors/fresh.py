@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hippotune.errors import HippoError, TrialFailed
-from hippotune.executors.base import Job
+from hippotune.executors.base import Job, Parcel
 from hippotune.executors.kept import KeptProcess
 from hippotune.executors.shipping import pack, unpack
 from hippotune.executors.worker.tracebacks import describe
@@ -69,12 +69,7 @@ class FreshInterpreters:
                 with self._lock:
                     self._running.discard(process)
             if not result.exists():
-                lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-                last = "".join(f"\n    {line}" for line in lines)
-                raise HippoError(
-                    f"a fresh process for {self._parcel.trainer} ended with status {process.returncode} "
-                    f"before it was done{'. Its last lines:' if last else ''}{last}"
-                )
+                raise HippoError(died(self._parcel, process.returncode, log))
             returned, error = pickle.loads(result.read_bytes())
         if error is not None:
             raise error
@@ -90,6 +85,16 @@ class FreshInterpreters:
             )
             self._running.add(process)
             return process
+
+
+def died(parcel: Parcel, status: int, log: Path) -> str:
+    """Say that a process with a trainer ended without a result, with the last lines that it printed."""
+    lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+    last = "".join(f"\n    {line}" for line in lines)
+    return (
+        f"a process that opened {parcel.trainer} ended with status {status} before it was done"
+        f"{'. Its last lines:' if last else ''}{last}"
+    )
 
 
 def _main(result: Path) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from hippotune.errors import TrainerError
 from hippotune.executors.base import Parcel
+from hippotune.executors.fresh import died
 from hippotune.executors.local.programs import start_program
 from hippotune.identity.fingerprint import Fingerprint
 from hippotune.scratch import Scratch
@@ -22,7 +21,6 @@ from hippotune.serve.messages import Failure
 from hippotune.serve.questions import Question, WhatIsIt
 from hippotune.trainers.widths import splits_batch
 
-_LAST_LINES = 20
 _MOST_REMEMBERED = 256
 _RULES: Mapping[str, Callable[[Mapping[str, Any], int], bool]] = {
     "any": lambda values, width: True,
@@ -90,15 +88,13 @@ class Probes:
                 os.chmod(folder, 0o711)
                 result.touch()
                 os.chmod(result, 0o666)
-            with log.open("wb") as output, TemporaryFile() as source:
-                pickle.dump((parcel, question), source, protocol=5)
-                source.seek(0)
+            with log.open("wb") as output:
                 process = start_program(
                     "hippotune.serve.probe",
                     [str(result)],
                     self._environment(),
                     parcel.modules,
-                    source,
+                    (parcel, question),
                     output,
                     self._user,
                 )
@@ -112,11 +108,7 @@ class Probes:
 def _read(parcel: Parcel, result: Path, log: Path, status: int) -> dict[str, Any]:
     text = result.read_text() if result.exists() else ""
     if not text:
-        lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-        last = "".join(f"\n    {line}" for line in lines)
-        raise TrainerError(
-            f"a process that opened {parcel.trainer} ended with status {status} before it was done{last}"
-        )
+        raise TrainerError(died(parcel, status, log))
     found: dict[str, Any] = json.loads(text)
     if "error" in found:
         raise Failure(**found["error"]).made()

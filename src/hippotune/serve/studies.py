@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import pickle
 import signal
 import threading
 import time
@@ -191,7 +190,7 @@ class Studies:
         for attempt in range(_MOST_STARTS):
             try:
                 said = self._run(live)
-            except HippoError as error:
+            except (HippoError, OSError) as error:  # no memory, or no room for a file
                 said = str(error)
             if not live.is_running or self._is_closing:
                 return
@@ -213,15 +212,13 @@ class Studies:
         server = self._url(), token, certificate
         limits = Limits(record.seconds_left, record.worker_seconds_left)
         greeting = parcel, submission, content, limits, server
-        with TemporaryFile() as log, TemporaryFile() as source:
-            pickle.dump(greeting, source, protocol=5)
-            source.seek(0)
+        with TemporaryFile() as log:
             live.process = process = start_program(
                 "hippotune.serve.tuner",
                 [],
                 self._environment(),
                 parcel.modules,
-                source,
+                greeting,
                 log,
                 self._worker_user,
             )
