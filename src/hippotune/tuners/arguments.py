@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.spaces.optuna_space import import_optuna
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
-
-
-def span(min_steps: int, max_steps: int) -> tuple[int, int]:
-    """Return the two if they are a first and a last number of steps."""
-    checks.whole("min_steps", min_steps)
-    checks.whole("max_steps", max_steps)
-    if max_steps < min_steps:
-        raise InvalidInput(
-            f"max_steps is {max_steps}, below min_steps, which is {min_steps}; expected at least that"
-        )
-    return min_steps, max_steps
 
 
 def check_sampler(sampler: BaseSampler | None) -> BaseSampler | None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hippotune import checks
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import check_sampler, span
+from hippotune.tuners.arguments import check_sampler
 from hippotune.tuners.base import TrialGroup, Trials
 from hippotune.tuners.ladder import Asks, Ladder
 from hippotune.tuners.optuna_proposer import OptunaProposer
 from hippotune.tuners.proposer import Listed, Proposer
-from hippotune.tuners.rungs import check_rungs, rung_steps, states_of
-from hippotune.tuners.space_tuner import SpaceTuner, free_workers
+from hippotune.tuners.rung_tuner import RungTuner
+from hippotune.tuners.rungs import states_of
+from hippotune.tuners.space_tuner import free_workers
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-class ASHA(SpaceTuner):
+class ASHA(RungTuner):
     """Asynchronous successive halving, of the promotion type.
 
     Whenever a worker is free, a trial among the best 1/reduction of its rung goes on, from the highest rung
@@ -49,11 +49,8 @@ class ASHA(SpaceTuner):
         seed: int = 0,
         rungs: str = "states",
     ) -> None:
-        self.rungs = check_rungs(rungs)
-        self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = checks.whole("reduction", reduction, least=2)
         self.sampler = check_sampler(sampler)
-        super().__init__(space, metric, mode, max_steps, trials, seed)
+        super().__init__(space, metric, mode, min_steps, max_steps, reduction, trials, seed, rungs)
 
     async def run(self, trials: Trials) -> None:
         """Keep every worker busy until nothing is left to start or to promote."""
@@ -79,16 +76,12 @@ class ASHA(SpaceTuner):
         trials.defer(ladder.deferred)
 
     def _ladder(self) -> Ladder:
-        return Ladder(self._rung_steps, self.reduction, self.seed)
-
-    @property
-    def _rung_steps(self) -> list[int]:
-        return rung_steps(self.min_steps, self.max_steps, self.reduction)
+        return Ladder(self.rung_steps, self.reduction, self.seed)
 
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
             return OptunaProposer(self.space, self.sampler, self.max_steps)
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, self._rung_steps)
+        self.tell_of_states(trials, configs, self.rung_steps)
         return Listed(configs)

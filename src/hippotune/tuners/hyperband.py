@@ -10,13 +10,12 @@ import numpy as np
 from hippotune import checks
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import check_sampler, span
+from hippotune.tuners.arguments import check_sampler
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed, Proposer
 from hippotune.tuners.rung_proposer import RungProposer
-from hippotune.tuners.rungs import check_rungs
-from hippotune.tuners.space_tuner import SpaceTuner
+from hippotune.tuners.rung_tuner import RungTuner
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -38,7 +37,7 @@ def brackets(min_steps: int, max_steps: int, reduction: int) -> list[list[tuple[
     return table
 
 
-class Hyperband(SpaceTuner):
+class Hyperband(RungTuner):
     """All brackets of Hyperband, `iterations` times.
 
     Every bracket draws its configs anew; a finite space that has fewer configs than a bracket starts is
@@ -61,12 +60,9 @@ class Hyperband(SpaceTuner):
         seed: int = 0,
         rungs: str = "states",
     ) -> None:
-        self.rungs = check_rungs(rungs)
-        self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = checks.whole("reduction", reduction, least=2)
         self.iterations = checks.whole("iterations", iterations)
         self.sampler = check_sampler(sampler)
-        super().__init__(space, metric, mode, max_steps, seed=seed)
+        super().__init__(space, metric, mode, min_steps, max_steps, reduction, None, seed, rungs)
 
     def brackets(self) -> list[list[tuple[int, int]]]:
         """Return the brackets of one run: for each, (trials, steps) of its rungs."""

@@ -19,11 +19,10 @@ from hippotune import checks
 from hippotune.scheduling.allocation import Allocation, Kind
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Result, Trial, TrialGroup, Trials
 from hippotune.tuners.cutoffs import Cutoffs
-from hippotune.tuners.rungs import check_rungs, rung_steps
-from hippotune.tuners.space_tuner import SpaceTuner, free_workers
+from hippotune.tuners.rung_tuner import RungTuner
+from hippotune.tuners.space_tuner import free_workers
 
 # A trial that runs on several workers is asked for so much at once that starting is at most this part of it.
 _STARTUP_SHARE = 0.1
@@ -36,7 +35,7 @@ def fair_seconds(
     return min((longest - startup) * reduction, max_steps * step_seconds)
 
 
-class HyperSched(SpaceTuner):
+class HyperSched(RungTuner):
     """Spends the time to a deadline on what can still win.
 
     Give the deadline to the study: ``study.tune(hippo.HyperSched(...), deadline=3600)``. Without one it is an
@@ -72,18 +71,15 @@ class HyperSched(SpaceTuner):
         seed: int = 0,
         rungs: str = "states",
     ) -> None:
-        self.rungs = check_rungs(rungs)
-        self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = checks.whole("reduction", reduction, least=2)
         self.every = min_steps if every is None else checks.whole("every", every)
         self.width = Allocation(allocation, max_width)
-        super().__init__(space, metric, mode, max_steps, trials, seed)
+        super().__init__(space, metric, mode, min_steps, max_steps, reduction, trials, seed, rungs)
 
     async def run(self, trials: Trials) -> None:
         """Start, pause and go on until the time is up or nothing is left."""
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, rung_steps(self.min_steps, self.max_steps, self.reduction))
+        self.tell_of_states(trials, configs, self.rung_steps)
         race = _Race(self, trials, iter(configs))
         while race.fill():
             race.take_in(await trials.next())
@@ -97,7 +93,7 @@ class _Race:
         self._trials = trials
         self._new = new
         self._next = next(new, None)
-        self._rungs = rung_steps(tuner.min_steps, tuner.max_steps, tuner.reduction)
+        self._rungs = tuner.rung_steps
         self._cutoffs = Cutoffs(self._rungs, tuner.reduction, self._bearable)
         self._seconds = trials.timing().left
         self._waiting: dict[Trial, None] = {}

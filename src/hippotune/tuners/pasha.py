@@ -50,7 +50,7 @@ class PASHA(ASHA):
         self.every = self._reports = checks.whole("every", every)
 
     def _ladder(self) -> Ladder:
-        return ProgressiveLadder(self._rung_steps, self.reduction, self.seed)
+        return ProgressiveLadder(self.rung_steps, self.reduction, self.seed)
 
 
 class ProgressiveLadder(Ladder):

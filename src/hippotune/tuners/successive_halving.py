@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from hippotune import checks
-from hippotune.spaces.space import Space
-from hippotune.tuners.arguments import span
 from hippotune.tuners.base import Trials
 from hippotune.tuners.bracket import Bracket, run_brackets
 from hippotune.tuners.proposer import Listed
-from hippotune.tuners.rungs import check_rungs, rung_steps
-from hippotune.tuners.space_tuner import SpaceTuner
+from hippotune.tuners.rung_tuner import RungTuner
 
 
-class SuccessiveHalving(SpaceTuner):
+class SuccessiveHalving(RungTuner):
     """Of n trials, the best floor(n / reductionⁱ), and at least one, reach rung i.
 
     The rungs are at min_steps, min_steps·reduction, … and at max_steps. Trials that are certain to go on do
@@ -28,28 +21,11 @@ class SuccessiveHalving(SpaceTuner):
     ``rungs="trials"`` gives each trial its own place, as published.
     """
 
-    def __init__(
-        self,
-        space: Space | Mapping[str, Any],
-        metric: str,
-        mode: str,
-        min_steps: int,
-        max_steps: int,
-        reduction: int = 4,
-        trials: int | None = None,
-        seed: int = 0,
-        rungs: str = "states",
-    ) -> None:
-        self.rungs = check_rungs(rungs)
-        self.min_steps, _ = span(min_steps, max_steps)
-        self.reduction = checks.whole("reduction", reduction, least=2)
-        super().__init__(space, metric, mode, max_steps, trials, seed)
-
     async def run(self, trials: Trials) -> None:
         """Run one bracket."""
         configs = self.configs()
         trials.foresee(configs, self.max_steps)
-        steps = rung_steps(self.min_steps, self.max_steps, self.reduction)
+        steps = self.rung_steps
         self.tell_of_states(trials, configs, steps)
         sizes = [max(len(configs) // self.reduction**rung, 1) for rung in range(len(steps))]
         bracket = Bracket(steps, sizes, self.rungs, self.seed)
