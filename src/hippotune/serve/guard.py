@@ -17,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 
 from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.serve.blobs import CodeRefused
-from hippotune.serve.disk import is_disk_full
 from hippotune.serve.health import Health
 from hippotune.serve.hub import NotHere, NotNow
 from hippotune.serve.messages import Failure, encode
@@ -25,6 +24,7 @@ from hippotune.serve.tokens import Role, Tokens, User
 from hippotune.serve.turns import CAME, Turns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
 from hippotune.shell.loop_thread import Closed
+from hippotune.store.files import says_disk_full
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -191,7 +191,7 @@ def refusal(error: Exception) -> Response:
 def _status(error: Exception) -> int:
     if isinstance(error, Refused):
         return error.status
-    if is_disk_full(error):
+    if says_disk_full(error):
         return 507
     for kind, status in (
         (CodeRefused, 403),

@@ -27,10 +27,10 @@ from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 from hippotune.serve import messages as wire
 from hippotune.serve.beats import beat_of, counted
-from hippotune.serve.disk import is_disk_full
 from hippotune.serve.inbox import Inbox
 from hippotune.serve.outbox import Outbox
 from hippotune.shell.runtime import Runtime
+from hippotune.store.files import says_disk_full
 
 _log = logging.getLogger("hippotune.serve")
 
@@ -248,7 +248,7 @@ class Session:
 
     def broken(self, error: BaseException) -> None:
         """Say that the plan cannot go on."""
-        waits = isinstance(error, StoreError | CheckpointError) or is_disk_full(error)
+        waits = isinstance(error, StoreError | CheckpointError) or says_disk_full(error)
         self._put(wire.Broken(wire.Failure.of(error), waits))
 
     def noted(self, text: str) -> None:

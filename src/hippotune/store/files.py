@@ -40,6 +40,7 @@ _TEMPORARY = ".partial"
 _FOLDERS = tuple(f"{number:02x}" for number in range(64))
 _NAME = re.compile(r"[0-9a-f]{2}/node-[0-9]+-step-[0-9]+(-[0-9a-f]{8})?")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULL_TEXTS = ("disk is full", "no space left on device")  # of databases, and of libraries in native code
 _PROCESS = secrets.token_hex(4)  # temporary names are unique: by this among processes, by a number in one
 _NUMBERS = itertools.count()
 _BUFFER = 1 << 17  # one write for a small checkpoint
@@ -54,7 +55,9 @@ class DiskFull(CheckpointError):
 def says_disk_full(error: BaseException) -> bool:
     """Return whether an exception, or what it was raised from, says that a disk is full."""
     return any(
-        isinstance(link, DiskFull) or (isinstance(link, OSError) and link.errno in _FULL)
+        isinstance(link, DiskFull)
+        or (isinstance(link, OSError) and link.errno in _FULL)
+        or any(text in str(link).lower() for text in _FULL_TEXTS)
         for link in causes(error)
     )
 
