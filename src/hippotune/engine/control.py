@@ -1,4 +1,4 @@
-"""How the engine is to work: what is required, how wide, until when, and whether anything may start."""
+"""How the engine is to work: what tuners read, how wide, until when, and whether anything may start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Control:
         self._orders = orders
 
     def metrics_required(self, event: MetricsRequired) -> None:
-        """From now on every evaluation must bring these metrics too."""
+        """A study's tuner reads these metrics too."""
         known = self._state.requirements.get(event.study, frozenset())
         self._state.requirements[event.study] = known | event.metrics
 

@@ -26,8 +26,8 @@ class RunLease:
 
     The whole path follows from `config`, because every node above agrees with it. The worker starts from
     what it holds (`warm`), from `source`, or from scratch (neither); trains from `start` to `end`; saves
-    and evaluates at the steps named. `required` are metrics that evaluate() must return; with `probe`
-    the worker checks that before the first step.
+    and evaluates at the steps named. `required` are the metrics that tuners read; with `probe` the
+    worker checks before the first step that evaluate() returns them.
 
     At the steps in `notes` the worker says what its state is, before it evaluates there, and once more after
     that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its

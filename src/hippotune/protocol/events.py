@@ -86,7 +86,7 @@ class WorthChanged:
 
 @dataclass(frozen=True)
 class MetricsRequired:
-    """From now on every evaluation must return these metrics: a study's tuner reads them."""
+    """A study's tuner reads these metrics: it ends where evaluate() returns one of them at no step."""
 
     metrics: frozenset[str]
     study: str = ""

@@ -80,7 +80,7 @@ class Rank(Struct, tag="rank"):
 
 
 class Require(Struct, tag="require"):
-    """Metrics that every evaluation must bring."""
+    """Metrics that the tuner of the study reads."""
 
     metrics: tuple[str, ...]
 

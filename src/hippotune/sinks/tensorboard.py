@@ -16,8 +16,6 @@ from urllib.parse import quote
 
 from hippotune.sinks.base import CursorFile, Points, Record, Run, RunStarted, Sink, Source, need, runs_per
 
-_HPARAMS = "_hparams_/session_start_info"
-
 
 class TensorBoard(Sink):
     """Event files in a folder: ``tensorboard --logdir runs`` shows them."""

@@ -200,7 +200,7 @@ def configs_from(rows: Sequence[Row], sequences: Sequence[HyperSequence]) -> lis
 
 
 def nodes_from(rows: Sequence[Row], configs: Sequence[Config]) -> list[Fact]:
-    """Make facts from the rows (node, parent, start, config, salt)."""
+    """Make facts from the rows (node, parent, start, config, isolation_key)."""
     return [
         NodeAdded(node, parent, start, configs[config], isolation_key)
         for node, parent, start, config, isolation_key in rows

@@ -218,7 +218,7 @@ def _surroundings(environment: Mapping[str, str]) -> _Key:
 def fork(
     order: Order, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
 ) -> tuple[int, int]:
-    """Fork a program off the server for its environment; see `ForkServer.fork`."""
+    """Fork a program off the server for its environment; see `ForkClient.fork`."""
     for _ in range(_MOST_STARTS):
         server = warm_up(environment, modules)
         try:
