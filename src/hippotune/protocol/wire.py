@@ -1,11 +1,11 @@
-"""Facts as JSON, for the store, for clients in other processes and for pages.
+"""Facts, and other values that are made of plain data, as JSON: for the store, clients and pages.
 
     {"fact": "MetricsRecorded", "order": 7, "position": [0, 30], "metrics": {"loss": 0.25}, "time": 1.7e9}
 
 A fact is an object with the name of its kind and its fields by name, all of them; positions are arrays,
-configs are objects of sequences as `sequences.encoding` writes them, bytes are base64. It is plain JSON that
-any program reads: a float that JSON has no word for is written as ``{"float": "NaN"}``, ``"Infinity"`` or
-``"-Infinity"``, and data that looks like that as ``{"float": [data]}``.
+configs are objects of sequences as `sequences.encoding` writes them, bytes are base64, fractions text. It is
+plain JSON that any program reads: a float that JSON has no word for is written as ``{"float": "NaN"}``,
+``"Infinity"`` or ``"-Infinity"``, and data that looks like that as ``{"float": [data]}``.
 
 What always holds: ``decode_fact(encode_fact(fact)) == fact``. Fields that a later version has added are
 passed over, and a field that is missing has its default. A kind that is not known is refused. Text that
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from fractions import Fraction
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -26,6 +27,8 @@ from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.encoding import from_json
 
+T = TypeVar("T")
+
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Fact)}
 _ODD = "float"
 _MARK = b'{"float":'
@@ -34,7 +37,20 @@ _SPOKEN = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 def encode_fact(fact: Fact) -> bytes:
     """Return a fact as JSON."""
-    plain = {"fact": type(fact).__name__, **msgspec.to_builtins(fact, enc_hook=_plain_config)}
+    return _encoded({"fact": type(fact).__name__, **msgspec.to_builtins(fact, enc_hook=_plain)})
+
+
+def encode_value(value: object) -> bytes:
+    """Return a dataclass of plain data as JSON."""
+    return _encoded(msgspec.to_builtins(value, enc_hook=_plain))
+
+
+def decode_value(text: bytes | str, kind: type[T]) -> T:
+    """Return what `encode_value` has written."""
+    return msgspec.convert(_heard(msgspec.json.decode(text)), kind, dec_hook=_made)
+
+
+def _encoded(plain: Any) -> bytes:
     try:
         return msgspec.json.encode(_spoken(plain))
     except UnicodeEncodeError:
@@ -54,13 +70,13 @@ def decode_fact(text: bytes | str) -> Fact:
                 f"{content[:100]!r} is no fact that this version of Hippo knows; expected an object whose "
                 f"'fact' is one of {', '.join(_KINDS)}: upgrade Hippo if a newer one wrote it"
             )
-        fact: Fact = msgspec.convert(plain, kind, dec_hook=_config)
+        fact: Fact = msgspec.convert(plain, kind, dec_hook=_made)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{content[:100]!r} is not a fact as JSON: {error}") from error
     return fact
 
 
-def _plain_config(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Config):
         return {
             name: sequence.arguments[0] if isinstance(sequence, Constant) else sequence.to_json()
@@ -68,10 +84,14 @@ def _plain_config(value: Any) -> Any:
         }
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Fraction):
+        return str(value)
     return float(value)  # a scalar of NumPy
 
 
-def _config(kind: type, value: Any) -> Any:
+def _made(kind: type, value: Any) -> Any:
+    if kind is Fraction:
+        return Fraction(value)
     assert kind is Config
     return Config({name: from_json(body) for name, body in value.items()})
 

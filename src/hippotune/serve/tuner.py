@@ -20,6 +20,7 @@ from hippotune.errors import HippoError
 from hippotune.executors.shipping import unpack
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.failures import Retries
+from hippotune.protocol.wire import encode_value
 from hippotune.sequences.config import Config
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.connection import RemoteConnection
@@ -28,7 +29,6 @@ from hippotune.serve.definition import Submission
 from hippotune.serve.messages import Failure
 from hippotune.serve.records import Ended
 from hippotune.serve.reports import ended_of
-from hippotune.serve.snapshots import encode_snapshot
 from hippotune.study.limits import Limits
 from hippotune.study.study import Study
 from hippotune.study.tune import tune
@@ -70,7 +70,7 @@ class PostedView(View):
             notes, self._notes = self._notes, []
         body: dict[str, object] = {"notes": notes}
         if self._snapshot is not None:
-            body["snapshot"] = msgspec.Raw(encode_snapshot(self._snapshot))
+            body["snapshot"] = msgspec.Raw(encode_value(self._snapshot))
             body["spent"] = self._spent()
         with suppress(HippoError):  # it is said again when the server is back
             self._api.call_once("POST", self._address, body)

@@ -12,6 +12,7 @@ import msgspec
 
 from hippotune.executors.shipping import dumped
 from hippotune.identity.fingerprint import parts_of_object
+from hippotune.protocol.wire import decode_value
 from hippotune.serve.client.api import Api, Event, Pause, ServerLost
 from hippotune.serve.client.code import in_reach, send
 from hippotune.serve.client.connection import RemoteConnection
@@ -20,7 +21,6 @@ from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.definition import PlanOpened, Submission, Tuned
 from hippotune.serve.records import StudyLine, StudyRecord
 from hippotune.serve.reports import report_of
-from hippotune.serve.snapshots import decode_snapshot
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.sinks.base import Sink
 from hippotune.store.base import Store
@@ -29,7 +29,7 @@ from hippotune.study.limits import Limits
 from hippotune.study.report import Report
 from hippotune.study.tuning import NO_LIMITS
 from hippotune.tuners.base import Tuner
-from hippotune.view import View, open_view
+from hippotune.view import Snapshot, View, open_view
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
@@ -151,7 +151,7 @@ def follow(api: Api, name: str, view: View) -> StudyRecord:
 def _shown(event: Event, view: View, after: int) -> int:
     if event.kind == "pulse":
         if event.data != "null" and not view.is_silent:
-            view.show(decode_snapshot(event.data))
+            view.show(decode_value(event.data, Snapshot))
         return after
     for item in msgspec.json.decode(event.data):
         if item.get("type") == "note":
