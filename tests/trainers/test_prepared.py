@@ -7,6 +7,8 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch import nn
 
 from hippotune import Config, TorchTrainer, TrainerError
 from hippotune.trainers.base import Trainer
+from hippotune.trainers.loading import load_trainer
 from hippotune.trainers.session import Session
 from trainers.samples import saved_by
 
@@ -123,6 +126,21 @@ def test_a_bare_session_loads_models_without_preparing() -> None:
     bare = Session(Model, {}, 0, bare=True)
     bare.start(CONFIG, 1, saved, False)
     assert torch.equal(vars(bare.trainer)["model"].weight, vars(session.trainer)["model"].weight)
+
+
+def test_a_state_with_views_of_prepared_data_is_loaded_with_these() -> None:
+    session = Session(Prepared, {}, 0)
+    session.start(CONFIG, 0, None, False)
+    saved = saved_by(session)
+
+    def opened() -> nullcontext[BytesIO]:
+        saved.seek(0)
+        return nullcontext(saved)
+
+    with pytest.raises(TrainerError), opened() as file:
+        Session(Prepared, {}, 0, bare=True).start(CONFIG, 1, file, False)
+    loaded = vars(load_trainer(Prepared, {}, 0, None, CONFIG, 1, opened, bare=True))
+    assert np.shares_memory(loaded["half"], loaded["numbers"])
 
 
 class Torch(TorchTrainer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,13 @@ def answer(parcel: Parcel, question: Question) -> dict[str, Any]:
         }
     from hippotune.store.homes import open_checkpoints
     from hippotune.study.exports import Origin, export
-    from hippotune.trainers.session import Session
+    from hippotune.trainers.loading import load_trainer
 
-    session = Session(trainer, job.settings, job.seed, True, start=job.start)
-    with ExitStack() as stack:
-        files = open_checkpoints(question.checkpoints, question.storage)
-        file = stack.enter_context(files.read(question.checkpoint))
-        session.start(question.config, question.step, file, warm=False)
-    origin = Origin(question.study, question.config, question.step, question.metrics)
-    export(session.release(), origin, question.target)
+    config, step = question.config, question.step
+    files = open_checkpoints(question.checkpoints, question.storage)
+    opened = partial(files.read, question.checkpoint)
+    model = load_trainer(trainer, job.settings, job.seed, job.start, config, step, opened, bare=True)
+    export(model, Origin(question.study, config, step, question.metrics), question.target)
     return {}
 
 

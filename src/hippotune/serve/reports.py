@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hippotune.errors import HippoError, InvalidInput
-from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import ProofRecorded
-from hippotune.plan.node import Node
 from hippotune.sequences.config import Config
 from hippotune.serve.client.api import Api
-from hippotune.serve.client.facts import read_facts, read_trace
+from hippotune.serve.client.facts import read_logged, read_trace
 from hippotune.serve.messages import numbers, read_numbers
 from hippotune.serve.records import Ended, StudyRecord, TrialLine
 from hippotune.study.best import Best
@@ -84,7 +82,7 @@ def report_of(api: Api, record: StudyRecord, models: RemoteModels | None) -> Rep
         _work(end.work),
         _best(end, trials, models),
         read_trace(api, end.key, asked, end.first_fact),
-        _logged(api, end.key),
+        partial(read_logged, api, end.key),
         end.ended_by,  # type: ignore[arg-type]
         frozenset(end.cut),
         tuple(msgspec.convert(proof, ProofRecorded) for proof in end.proofs),
@@ -111,10 +109,3 @@ def _best(end: Ended, trials: list[TrialReport], models: RemoteModels | None) ->
 
 def _cannot_load(*_: object, **__: object) -> Trainer:
     raise HippoError("the trainer's class is not known here: load the model by Study(url=...).load")
-
-
-def _logged(api: Api, key: str) -> Callable[[Node, int], Logged]:
-    def read(node: Node, step: int) -> Logged:
-        return LoggedNumbers(read_facts(api, key).store).along(node, step)
-
-    return read

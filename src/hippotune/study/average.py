@@ -18,8 +18,8 @@ from hippotune.executors.base import Job
 from hippotune.sequences.config import Config
 from hippotune.study.alone import fresh_interpreters
 from hippotune.study.exports import Origin, write
-from hippotune.study.models import Opener
 from hippotune.trainers.export import PlainState, find_parts, plain_state
+from hippotune.trainers.loading import Opener
 from hippotune.trainers.session import Session
 
 if TYPE_CHECKING:

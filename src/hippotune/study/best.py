@@ -35,6 +35,7 @@ class Best:
     _study: str = field(repr=False)
     _load: Callable[..., Trainer] = field(repr=False)
     exported: Path | None = None
+    _export: Callable[[str | Path], Path] | None = field(default=None, repr=False)
 
     def load(self) -> Trainer:
         """Return a trainer that holds the trained model, made in this process.
@@ -51,6 +52,8 @@ class Best:
         defines that, and the config, step and metrics. A name that ends in ``.safetensors`` gives the
         modules' tensors only.
         """
+        if self._export is not None:
+            return self._export(path)
         from hippotune.study.exports import export
 
         return export(self.load(), self.origin, path)

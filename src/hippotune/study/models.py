@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hippotune.errors import CheckpointError, HippoError, TrainerError, TrialFailed
+from hippotune.errors import CheckpointError, HippoError, TrialFailed
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
 from hippotune.shell.loop_thread import Closed
@@ -22,8 +22,7 @@ from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
-
-Opener = Callable[[], AbstractContextManager[Any]]
+    from hippotune.trainers.loading import Opener
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class Models:
         self, who: Config | Trial, step: int, bare: bool = False
     ) -> tuple[Trainer, Mapping[str, float]]:
         """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
-        with self.held(who, step) as held:
+        with self._held(who, step) as held:
             config = who.config if isinstance(who, Trial) else self._study._completion(who)
             return self._load(config, step, held, bare), held.metrics
 
@@ -102,7 +101,7 @@ class Models:
         return export(trainer, Origin(self._study._listed_name, config, step, metrics), path)
 
     @contextmanager
-    def held(self, who: Config | Trial, step: int) -> Iterator[Held]:
+    def _held(self, who: Config | Trial, step: int) -> Iterator[Held]:
         """Keep the checkpoint of a trial after `step` steps, training what is missing, within the block."""
         if self._study.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
@@ -116,7 +115,7 @@ class Models:
     @contextmanager
     def opener(self, config: Config, step: int) -> Iterator[Opener]:
         """Return, for the block, what opens the checkpoint of a trial in any process of this machine."""
-        with self.held(config, step) as held:
+        with self._held(config, step) as held:
             yield partial(_opened, held.runtime.place, held.checkpoint)
 
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
@@ -145,16 +144,11 @@ class Models:
         return self.load(trial, step, bare)
 
     def _load(self, config: Config, step: int, held: Held, bare: bool) -> Trainer:
-        from hippotune.trainers.session import Session
+        return self._loaded(config, step, partial(held.runtime.files.read, held.checkpoint), bare)
+
+    def _loaded(self, config: Config, step: int, opened: Opener, bare: bool = False) -> Trainer:
+        from hippotune.trainers.loading import load_trainer
 
         study = self._study
         start = find_start(study.start, study.home)
-        session = Session(study.trainer, study.settings, study.seed, bare, start=start)
-        with held.runtime.files.read(held.checkpoint) as file:
-            try:
-                session.start(config, step, file, warm=False)
-            except TrainerError:  # something in the state is a view of prepared data: so it has to be there
-                if not bare:
-                    raise
-                return self._load(config, step, held, bare=False)
-        return session.release()
+        return load_trainer(study.trainer, study.settings, study.seed, start, config, step, opened, bare)

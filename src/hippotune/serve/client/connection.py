@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from hippotune.history.logged import Logged, LoggedNumbers
+from hippotune.history.logged import Logged
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.serve.bodies import SessionStart
 from hippotune.serve.client.api import Api, ServerRefused
 from hippotune.serve.client.code import send_code
-from hippotune.serve.client.facts import ServedLog, read_facts, read_trace
+from hippotune.serve.client.facts import ServedLog, read_logged, read_trace
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.runtime import RemoteRuntime
 from hippotune.serve.definition import Definition, PlanOpened, define
@@ -115,7 +116,7 @@ class RemoteConnection(Connection):
     @property
     def models(self) -> Models:
         """The trained models of the study."""
-        return cast("Models", RemoteModels(self._study, self))
+        return RemoteModels(self._study, self)
 
     @contextmanager
     def recorded(self, runtime: Any, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:
@@ -144,11 +145,6 @@ class RemoteConnection(Connection):
         """Return what was proved of the trainer."""
         return self.remote.loop.proofs
 
-    def logged(self, runtime: Any) -> Any:
-        """Return what reads what training logged."""
-        api, key = self.api, self.remote.key
-
-        def read(node: Node, step: int) -> Logged:
-            return LoggedNumbers(read_facts(api, key).store).along(node, step)
-
-        return read
+    def logged(self, runtime: Any) -> Callable[[Node, int], Logged]:
+        """Return what reads what training logged on the way to a state."""
+        return partial(read_logged, self.api, self.remote.key)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from hippotune.errors import StoreError
+from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import Fact, SpanRecorded
+from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.protocol.wire import decode_fact
 from hippotune.sequences.config import Config
@@ -66,6 +68,11 @@ def read_facts(api: Api, key: str) -> Replica:
     store = ServedLog(api, key)
     numbered = list(MemoryStore.facts(store))
     return Replica(store, Plan.replay(store.read()), numbered)
+
+
+def read_logged(api: Api, key: str, node: Node, step: int) -> Logged:
+    """Return what training logged on the way to a state."""
+    return LoggedNumbers(read_facts(api, key).store).along(node, step)
 
 
 def read_trace(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +16,7 @@ from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
 from hippotune.shell.loop_thread import Closed
 from hippotune.study.best import Best
-from hippotune.study.models import Opener, failed_trial
-from hippotune.study.start import find_start
+from hippotune.study.models import Models, failed_trial
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
@@ -27,23 +25,14 @@ if TYPE_CHECKING:
     from hippotune.shell.runtime import Runtime
     from hippotune.study.study import Study
     from hippotune.study.tuning import Tuning
+    from hippotune.trainers.loading import Opener
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteBest(Best):
-    """The best result; its model comes from the server."""
-
-    def export(self, path: str | Path) -> Path:
-        """Write the model as a file that is read without the trainer's code, and return its path."""
-        export: partial[Path] = self._load.keywords["export"]  # type: ignore[attr-defined]
-        return export(path)
-
-
-class RemoteModels:
-    """The models of one study; it has the surface of `study.models.Models`."""
+class RemoteModels(Models):
+    """The models of one study."""
 
     def __init__(self, study: Study, connection: RemoteConnection) -> None:
-        self._study = study
+        super().__init__(study)
         self._connection = connection
 
     async def best(self, result: Result, runtime: Runtime) -> Best:
@@ -54,7 +43,7 @@ class RemoteModels:
             return self.described(trial, step, result.metrics, None)
         path = None
         with suppress(TrialFailed):
-            keeping, _ = await self._hold(trial, step, runtime)
+            keeping, _ = await self._keep(trial, step, runtime)
             which = WhichModel(trial.config.to_json(), step, keeping.isolation_key(trial))
             address = f"/plans/{self._connection.remote.key}/located"
             ask = partial(self._connection.api.call, "POST", address, which, Located)
@@ -65,33 +54,19 @@ class RemoteModels:
 
     def described(self, trial: Trial, step: int, metrics: Mapping[str, float], path: Path | None) -> Best:
         """Return a best result of which the server has the model."""
-        export = partial(self.export, trial, step)
-        load = partial(self._load_best, trial, step, export=export)
+        load, export = partial(self.load, trial, step), partial(self.export, trial, step)
         listed = self._study._listed_name
-        return RemoteBest(trial.number, trial.config, step, metrics, path, listed, load)
-
-    def _load_best(self, trial: Trial, step: int, bare: bool = False, **_: object) -> Trainer:
-        return self.load(trial, step, bare)
-
-    def load(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
-        """Return a trainer with the state of a trial after `step` steps."""
-        return self.load_with_metrics(who, step, bare)[0]
+        return Best(trial.number, trial.config, step, metrics, path, listed, load, _export=export)
 
     def load_with_metrics(
         self, who: Config | Trial, step: int, bare: bool = False
     ) -> tuple[Trainer, Mapping[str, float]]:
         """Return a trainer with the state of a trial, and its metrics there, training what is missing."""
-        from hippotune.trainers.session import Session
-
-        study = self._study
         with Scratch() as folder:
             file = folder / "checkpoint"
             which, metrics = self._fetch_whole(who, step, file)
-            start = find_start(study.start, study.home)
-            session = Session(study.trainer, study.settings, study.seed, bare, start=start)
-            with file.open("rb") as source:
-                session.start(Config.from_json(which.config), step, source, warm=False)
-            return session.release(), metrics
+            config = Config.from_json(which.config)
+            return self._loaded(config, step, partial(file.open, "rb"), bare), metrics
 
     @contextmanager
     def opener(self, config: Config, step: int) -> Iterator[Opener]:
@@ -122,7 +97,7 @@ class RemoteModels:
         self, what: str, who: Config | Trial, step: int, file: Path, suffix: str = ".pt"
     ) -> tuple[WhichModel, Mapping[str, float]]:
         """Have a state kept, and fetch it."""
-        keeping, result = self._connection.run(partial(self._hold, who, step))
+        keeping, result = self._connection.run(partial(self._keep, who, step))
         try:
             config, key = result.trial.config.to_json(), keeping.isolation_key(result.trial)
             suffix = suffix if suffix == ".safetensors" else ".pt"
@@ -136,7 +111,7 @@ class RemoteModels:
         assert result.metrics is not None
         return which, result.metrics
 
-    async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> tuple[Tuning, Result]:
+    async def _keep(self, who: Config | Trial, step: int, runtime: Runtime) -> tuple[Tuning, Result]:
         """See to it that a trial's state is in a checkpoint, until it is let go."""
         keeping = self._study._tuning(runtime.loop, keep=True)
         (result,) = await keeping.once(TrialGroup(((who, step),)))
