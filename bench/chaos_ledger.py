@@ -16,9 +16,8 @@ from hippotune.errors import CheckpointError, StoreError
 from hippotune.plan.facts import Fact, RequestMade, SpanRecorded
 from hippotune.plan.plan import Plan
 from hippotune.sequences.config import Config
-from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import FILE_NAME, open_store
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.files import CheckpointFiles, checkpoint_folder
 from studies.noisy import states
 
 

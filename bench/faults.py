@@ -32,9 +32,8 @@ from harness import Bar, Figures, run
 from hippotune.cli.main import main
 from hippotune.errors import CheckpointError, HippoError
 from hippotune.plan.facts import CheckpointKept
-from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.files import CheckpointFiles, checkpoint_folder
 from studies.faulty import FAULT, arm, tuned
 
 FAULTS = ("kill", "EIO", "ENOSPC")

@@ -16,7 +16,7 @@ from hippotune.cli.main import main
 from hippotune.errors import StoreError
 from hippotune.executors.base import Job
 from hippotune.executors.shipping import pack
-from hippotune.shell.runtime import checkpoint_folder
+from hippotune.store.files import checkpoint_folder
 from hippotune.store.secret import FILE_NAME
 from processes import below
 from stored import DECAYS, Asking, Falling, study, trained

@@ -20,8 +20,8 @@ from hippotune.history.studies import find_study
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Position
 from hippotune.plan.plan import Plan
-from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
+from hippotune.store.files import checkpoint_folder
 from hippotune.study.report import Report
 from stored import DECAYS, Asking, study, trained
 

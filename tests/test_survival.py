@@ -28,9 +28,8 @@ from hippotune.cli.main import main
 from hippotune.errors import CheckpointError, NotExact, StoreError
 from hippotune.plan.facts import Fact, StateRecorded, StudyEnded
 from hippotune.plan.plan import Plan, unique_steps
-from hippotune.shell.runtime import checkpoint_folder
 from hippotune.store.catalog import open_store
-from hippotune.store.files import CheckpointFiles
+from hippotune.store.files import CheckpointFiles, checkpoint_folder
 from hippotune.trainers.session import Session
 from processes import below
 from survivor import SPACE, Survivor

@@ -130,7 +130,7 @@ def _show(options: argparse.Namespace) -> None:
 
     from hippotune.executors.lease_log import FOLDER
     from hippotune.history.printed import printed
-    from hippotune.shell.runtime import checkpoint_folder
+    from hippotune.store.files import checkpoint_folder
     from hippotune.view.tree import TreeDrawing
 
     console = Console(markup=False, emoji=False, highlight=False)

@@ -18,8 +18,9 @@ from hippotune.page.columns import snapshot
 from hippotune.page.pulse import Pulses
 from hippotune.plan.facts import Fact
 from hippotune.plan.node import Node
-from hippotune.shell.runtime import Runtime, checkpoint_folder
+from hippotune.shell.runtime import Runtime
 from hippotune.store.base import Store
+from hippotune.store.files import checkpoint_folder
 
 if TYPE_CHECKING:
     from hippotune.store.catalog import Catalog, StudyInfo

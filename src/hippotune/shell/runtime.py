@@ -29,7 +29,6 @@ from hippotune.shell.loop import FactWriter, Loop
 from hippotune.shell.loop_thread import LoopThread
 from hippotune.shell.notes import Notes
 from hippotune.store.base import Store, Written
-from hippotune.store.files import checkpoint_folder as checkpoint_folder
 from hippotune.store.homes import open_checkpoints
 from hippotune.store.memory import MemoryStore
 

@@ -15,9 +15,10 @@ from hippotune.plan.facts import width_refutation
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
-from hippotune.shell.runtime import Runtime, checkpoint_folder
+from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.store.base import Store
+from hippotune.store.files import checkpoint_folder
 from hippotune.store.homes import checkpoints_url, note_url
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
