@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from hippotune import Config, Constant, MultiStep
 from hippotune.history.history import History
 from hippotune.page.columns import Columns, Delta, snapshot
-from hippotune.plan.facts import Fact, MetricsRecorded, Position, RequestMade
+from hippotune.page.source import detail_of
+from hippotune.plan.facts import Fact, MetricsRecorded, NumbersRecorded, Position, RequestMade
 from hippotune.plan.plan import Plan
 from hippotune.store.memory import MemoryStore
 
@@ -93,6 +95,13 @@ def test_numbers_that_are_not_finite_are_none() -> None:
     whole = snapshot([*added, measured])
     assert whole["results"]["order"] == [1]
     assert whole["results"]["metrics"] == {}
+
+
+def test_numbers_that_training_logged_and_that_are_not_finite_are_none(tmp_path: Path) -> None:
+    plan, store = Plan(), MemoryStore()
+    node, added = plan.place(Config({"lr": 0.1}), 2)
+    store.write([*added, NumbersRecorded(node.id, (1, 2), {"loss": (math.nan, 0.5)})])
+    assert detail_of(store, tmp_path, node, 2)["logged"] == {"loss": [(1, None), (2, 0.5)]}
 
 
 def test_a_branch_says_which_values_it_changes() -> None:

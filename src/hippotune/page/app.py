@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable
+from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
@@ -186,9 +187,12 @@ async def _answered(answer: Awaitable[dict[str, Any]]) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    document = f"<!doctype html><title>Hippo</title><p>{error.detail}</p>"
-    return HTMLResponse(document, error.status_code, headers=_HEADERS)
+    return _document(error.detail, error.status_code)
 
 
 async def _not_built(request: Request, error: Exception) -> Response:
-    return HTMLResponse(f"<!doctype html><title>Hippo</title><p>{error}</p>", 503, headers=_HEADERS)
+    return _document(str(error), 503)
+
+
+def _document(text: str, status: int) -> Response:
+    return HTMLResponse(f"<!doctype html><title>Hippo</title><p>{escape(text)}</p>", status, headers=_HEADERS)

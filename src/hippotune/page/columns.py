@@ -120,7 +120,7 @@ class Columns:
             case MetricsRecorded(order, position, metrics, _):
                 for name, value in metrics.items():
                     self._metrics.setdefault(name, [])
-                    self._padded(name).append(_finite(value))
+                    self._padded(name).append(finite(value))
                 self._append("results", order, *position)
             case NodeAdded(node, parent, start, config, isolation_key):
                 if not isolation_key:
@@ -245,7 +245,8 @@ def snapshot(facts: Iterable[Fact]) -> Delta:
     return columns.since()
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number as JSON has it: None where it is not finite."""
     return value if math.isfinite(value) else None
 
 
@@ -254,5 +255,5 @@ def _plain(value: object) -> object:
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, (int, float)):
-        return _finite(value)
+        return finite(value)
     return str(value)

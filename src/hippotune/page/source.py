@@ -14,7 +14,7 @@ from hippotune.executors.lease_log import FOLDER
 from hippotune.history.logged import LoggedNumbers
 from hippotune.history.printed import printed
 from hippotune.page.about import about_plan
-from hippotune.page.columns import snapshot
+from hippotune.page.columns import finite, snapshot
 from hippotune.page.pulse import Pulses
 from hippotune.plan.facts import Fact
 from hippotune.plan.node import Node
@@ -74,13 +74,15 @@ class StoredPlan:
 
     def detail(self, node: Node, step: int) -> dict[str, Any]:
         """Read numbers from the store, and lines from the logs of leases."""
-        return _detail(self._store, self._logs, node, step)
+        return detail_of(self._store, self._logs, node, step)
 
 
-def _detail(store: Store, logs: Path, node: Node, step: int) -> dict[str, Any]:
+def detail_of(store: Store, logs: Path, node: Node, step: int) -> dict[str, Any]:
+    """Return what was logged and printed on the way to a step; numbers that are not finite are None."""
     lines = list(printed(logs, node, step))
+    logged = LoggedNumbers(store).along(node, step)
     return {
-        "logged": LoggedNumbers(store).along(node, step),
+        "logged": {name: [(at, finite(number)) for at, number in rows] for name, rows in logged.items()},
         "printed": lines[-_MOST_LINES:],
         "left_out": max(len(lines) - _MOST_LINES, 0),
     }
@@ -138,7 +140,7 @@ class RunningPlan:
 
     def detail(self, node: Node, step: int) -> dict[str, Any]:
         """Read numbers from the store, and lines from the logs of leases."""
-        return _detail(self.runtime.store, self.runtime.place[0] / FOLDER, node, step)
+        return detail_of(self.runtime.store, self.runtime.place[0] / FOLDER, node, step)
 
     def close(self) -> None:
         """Hear no more."""
