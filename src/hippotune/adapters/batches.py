@@ -1,14 +1,32 @@
-"""The batches of a framework's loader, in Hippo's order: what PyTorch's adapters have in common."""
+"""The batches of a framework's loader, in Hippo's order, and what else PyTorch's adapters have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from hippotune.errors import TrainerError
 from hippotune.trainers.torch.loader import Loader
+
+TUNER = "a trial is trained as far as a tuner asks, and evaluated by evaluate()"
+Held = Mapping[str, tuple[tuple[Any, ...], str]]
+"""The values that settings may have in a study, and why."""
+
+
+class Live:
+    """The framework's own trainer in this process, and its training loader. No checkpoint has them."""
+
+    def __init__(self) -> None:
+        self.trainer: Any = None
+        self.loader: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
 
 
 class Batches:
@@ -27,6 +45,20 @@ class Batches:
         together = getattr(dataset, "__getitems__", None)
         for indices in self._loader if self._count is None else self._loader.batches(self._count):
             yield self._collate(together(indices) if together else [dataset[index] for index in indices])
+
+
+def loader_like(usual: Any, batch_size: int, seed: int, drop_last: bool) -> Loader:
+    """Return a loader of the numbers of samples, in Hippo's order."""
+    return Loader(range(len(usual.dataset)), batch_size, seed=seed, drop_last=drop_last, collate_fn=list)
+
+
+def check_held(settings: Any, held: Held, whose: str) -> None:
+    """Raise where a setting has a value that cannot hold in a study."""
+    for name, (allowed, why) in held.items():
+        value = getattr(settings, name, allowed[0])
+        value = getattr(value, "value", value)  # of an enumeration
+        if value not in allowed:
+            raise TrainerError(f"{whose} has {name}={value!r}, which cannot hold in a study: {why}")
 
 
 def check_order(usual: Any, where: str) -> None:

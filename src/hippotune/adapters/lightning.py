@@ -26,25 +26,23 @@ try:
 except ImportError as error:
     raise MissingExtra("LightningTrainer needs Lightning: pip install 'hippotune[lightning]'") from error
 
-from hippotune.adapters.batches import Batches, check_order
+from hippotune.adapters.batches import TUNER, Batches, Held, Live, check_held, check_order, loader_like
 from hippotune.trainers import seeding
-from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
 
-_TUNER = "a trial is trained as far as a tuner asks, and evaluated by evaluate()"
 _SCHEDULE = "a schedule is a hyper-parameter, as lr=hippo.Warmup(5, hippo.Cosine(...))"
 _REFUSED = {
-    known.EarlyStopping: _TUNER,
-    known.Timer: _TUNER,
+    known.EarlyStopping: TUNER,
+    known.Timer: TUNER,
     known.StochasticWeightAveraging: "it brings a schedule of its own, from the length of a run on",
     known.LearningRateFinder: "the rate is a hyper-parameter: lr",
     known.BatchSizeFinder: "the batch size is a hyper-parameter: bs",
 }
 _BATCHES = "a step is an epoch, or some of its batches: batches = ..."
-_HELD: dict[str, tuple[tuple[Any, ...], str]] = {
-    "fast_dev_run": ((False,), _TUNER),
-    "max_steps": ((-1, None), _TUNER),
-    "max_epochs": ((-1, None), f"{_TUNER}; leave it out"),
+_HELD: Held = {
+    "fast_dev_run": ((False,), TUNER),
+    "max_steps": ((-1, None), TUNER),
+    "max_epochs": ((-1, None), f"{TUNER}; leave it out"),
     "overfit_batches": ((0.0,), _BATCHES),
     "limit_train_batches": ((None, 1.0), _BATCHES),
     "reload_dataloaders_every_n_epochs": ((0,), "samples are numbered once, for all of a trial"),
@@ -117,7 +115,7 @@ class LightningTrainer(TorchTrainer):
             loop.advance()
             loop.on_advance_end()
             if trainer.should_stop:
-                raise TrainerError(f"a callback of {type(self).__name__} asked to stop training; {_TUNER}")
+                raise TrainerError(f"a callback of {type(self).__name__} asked to stop training; {TUNER}")
             self.log(**{name: number.item() for name, number in trainer.callback_metrics.items()})
 
     def evaluate(self) -> Mapping[str, float]:
@@ -150,14 +148,8 @@ class LightningTrainer(TorchTrainer):
             checks.whole("batches", self.batches)
         usual = self._usual_loader()
         check_order(usual, f"train_dataloader() of {type(self.datamodule).__name__}")
-        self.loader = Loader(
-            range(len(usual.dataset)),
-            usual.batch_size,
-            seed=self.seed,
-            drop_last=usual.drop_last,
-            collate_fn=list,
-        )
-        self._live = _Live()
+        self.loader = loader_like(usual, usual.batch_size, self.seed, usual.drop_last)
+        self._live = Live()
         with seeding.put_back(), _quiet():
             trainer: Any = self.make_trainer()
         self._live.trainer = trainer
@@ -274,19 +266,6 @@ def _quiet() -> Iterator[None]:
             each.setLevel(level)
 
 
-class _Live:
-    """The Lightning ``Trainer`` of this process. No checkpoint has it."""
-
-    def __init__(self) -> None:
-        self.trainer: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.trainer = None
-
-
 def _counters(trainer: Any) -> dict[str, tuple[Any, str]]:
     """Return where the loops count."""
     loop = trainer.fit_loop
@@ -313,10 +292,7 @@ def _check(trainer: Any) -> None:
         raise TrainerError(
             f"the Trainer has {trainer.num_devices} devices; expected one: a worker trains in one process"
         )
-    for name, (allowed, why) in _HELD.items():
-        value = getattr(trainer, name)
-        if value not in allowed:
-            raise TrainerError(f"the Trainer has {name}={value!r}, which cannot hold in a study: {why}")
+    check_held(trainer, _HELD, "the Trainer")
 
 
 def _check_callbacks(trainer: Any) -> None:

@@ -30,9 +30,8 @@ except ImportError as error:
 
 import torch
 
-from hippotune.adapters.batches import Batches, check_order
+from hippotune.adapters.batches import TUNER, Batches, Held, Live, check_held, check_order, loader_like
 from hippotune.trainers import seeding
-from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
 
 _WITH_TOKENS = (transformers.PreTrainedTokenizerBase, transformers.ProcessorMixin)
@@ -41,17 +40,16 @@ _IN_ARGUMENTS = ("max_grad_norm",)
 _SCHEDULE = (
     'a schedule is a hyper-parameter\'s value: lr=hippo.Warmup(100, hippo.Cosine(...)); set "constant"'
 )
-_TUNER = "a trial is trained as far as a tuner asks, and evaluated by evaluate()"
 _SEED = "the study's seed decides: Study(seed=...)"
 _BUILD = "Trainer.train() would do that to the model; do it in build()"
-_HELD: dict[str, tuple[tuple[Any, ...], str]] = {
+_HELD: Held = {
     "lr_scheduler_type": (("constant",), _SCHEDULE),
     "warmup_steps": ((0, None), _SCHEDULE),
     "warmup_ratio": ((0, None), _SCHEDULE),
-    "max_steps": ((-1,), _TUNER),
-    "num_train_epochs": ((3,), f"{_TUNER}; leave it out"),
-    "eval_on_start": ((False,), _TUNER),
-    "eval_strategy": (("no",), _TUNER),
+    "max_steps": ((-1,), TUNER),
+    "num_train_epochs": ((3,), f"{TUNER}; leave it out"),
+    "eval_on_start": ((False,), TUNER),
+    "eval_strategy": (("no",), TUNER),
     "save_strategy": (("no",), "Hippo keeps the checkpoints"),
     "load_best_model_at_end": ((False,), "report.best is the best model of all trials"),
     "resume_from_checkpoint": ((None,), "Hippo resumes"),
@@ -145,7 +143,7 @@ class TransformersTrainer(TorchTrainer):
                 steps_trained_in_current_epoch=0,
             )
         if trainer.control.should_training_stop or trainer.control.should_epoch_stop:
-            raise TrainerError(f"a callback of {type(self).__name__} asked to stop training; {_TUNER}")
+            raise TrainerError(f"a callback of {type(self).__name__} asked to stop training; {TUNER}")
         self.steps += 1
 
     def metrics(self, dataset: Any = None) -> dict[str, float]:
@@ -173,12 +171,8 @@ class TransformersTrainer(TorchTrainer):
         for group in self.optimizer.param_groups:
             group[_DECAYS] = any(id(part) in decaying_ids for part in group["params"])
         args = trainer.args
-        self.loader = Loader(
-            range(len(self._live.loader.dataset)),
-            args.per_device_train_batch_size,
-            seed=self.seed,
-            drop_last=args.dataloader_drop_last,
-            collate_fn=list,
+        self.loader = loader_like(
+            self._live.loader, args.per_device_train_batch_size, self.seed, args.dataloader_drop_last
         )
         self.progress = trainer.state
         self.progress.max_steps = sys.maxsize
@@ -242,18 +236,8 @@ class TransformersTrainer(TorchTrainer):
 _DECAYS = "decays"
 
 
-class _Live:
-    """The ``Trainer`` of this process. No checkpoint has it."""
-
-    def __init__(self) -> None:
-        self.trainer: Any = None
-        self.loader: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+class _Live(Live):
+    """The ``Trainer`` of this process."""
 
     def make(self, owner: TransformersTrainer) -> None:
         """Have the user make one, check it, and put callbacks with their state into it."""
@@ -316,12 +300,7 @@ def _check(trainer: Any) -> None:
             f"the Trainer has train_dataset={dataset!r}; expected a dataset with a length and "
             "samples by number: Hippo keeps their order"
         )
-    args = trainer.args
-    for name, (allowed, why) in _HELD.items():
-        value = getattr(args, name, allowed[0])
-        value = getattr(value, "value", value)
-        if value not in allowed:
-            raise TrainerError(f"TrainingArguments has {name}={value!r}, which cannot hold in a study: {why}")
+    check_held(trainer.args, _HELD, "TrainingArguments")
     if trainer.model_init is not None:
         raise TrainerError(
             "the Trainer has a model_init, which is not called in a study: make the model in build()"
@@ -333,5 +312,5 @@ def _check(trainer: Any) -> None:
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, transformers.EarlyStoppingCallback):
             raise TrainerError(
-                f"the Trainer has an EarlyStoppingCallback, which cannot hold in a study: {_TUNER}"
+                f"the Trainer has an EarlyStoppingCallback, which cannot hold in a study: {TUNER}"
             )
