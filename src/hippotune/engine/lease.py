@@ -12,11 +12,21 @@ from hippotune.engine.held_numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.protocol.commands import Segment
+from hippotune.stages.frontier import Path
 
 # How many lines of a lease's history are kept.
 _LINES = 30
 # What a worker is told: where to stop, save, evaluate and note, and how often to save on the way.
 Orders = tuple[int, frozenset[int], frozenset[int], frozenset[int], float | None]
+
+
+def part(path: Path, start: int, end: int) -> Path:
+    """Return the part of a path between two steps."""
+    return tuple(
+        (node, max(first, start), min(last, end))
+        for node, first, last in path
+        if max(first, start) < min(last, end)
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +50,7 @@ class Lease:
     id: int
     study: str
     worker: int
-    path: tuple[tuple[Node, int, int], ...]
+    path: Path
     end: int
     began: float
     at: int
@@ -108,10 +118,13 @@ class Lease:
         return tuple(Segment(node.id, start, end) for node, start, end in self.path)
 
     @property
-    def left(self) -> tuple[tuple[Node, int, int], ...]:
+    def left(self) -> Path:
         """What is still to be trained of the path, as far as is known."""
-        ahead = ((node, max(start, self.at), min(end, self.end)) for node, start, end in self.path)
-        return tuple((node, start, end) for node, start, end in ahead if start < end)
+        return part(self.path, self.at, self.end)
+
+    def cost(self, first: int, last: int) -> float:
+        """Return how long the way from one step to another is, in usual steps."""
+        return sum((end - start) * node.pace for node, start, end in part(self.path, first, last))
 
     def node_at(self, step: int) -> Node:
         """Return the node that the state after `step` steps belongs to."""

@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hippotune.engine.checkpoints import Checkpoints
-from hippotune.engine.lease import Lease
+from hippotune.engine.lease import Lease, part
 from hippotune.engine.orders import Orders
-from hippotune.engine.repeat import Repeat, part, record
+from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position

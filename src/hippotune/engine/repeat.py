@@ -58,15 +58,6 @@ class Repeat:
         self.run = Run(self.run.name, self.run.start)
 
 
-def part(path: Path, start: int, end: int) -> Path:
-    """Return the part of a path between two steps."""
-    return tuple(
-        (node, max(first, start), min(last, end))
-        for node, first, last in path
-        if max(first, start) < min(last, end)
-    )
-
-
 def record(
     state: State,
     policy: ProofPolicy | None,

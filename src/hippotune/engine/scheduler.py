@@ -104,9 +104,8 @@ class Scheduler:
             return longest
         usual = self._state.profile.usual or math.inf
         busy = [
-            max(sum((end - start) * node.pace for node, start, end in lease.left) - since / usual, 0.0)
+            max(lease.cost(lease.at, lease.end) - (self._state.now - lease.updated_at) / usual, 0.0)
             for lease in self._leases.running()
-            for since in [self._state.now - lease.updated_at]
         ]
         return tasks[first_task([task.reach for task in tasks], [*busy, *[0.0] * free])]
 

@@ -196,30 +196,22 @@ class WidthAllocator:
         if lease.claim or not self.policy.resizes or work.time <= self._worth(lease):
             return None
         end = min((step for step in lease.saves if lease.at < step < lease.end), default=None)
-        if end is not None and self._between(lease, lease.at, end) <= _NEAR * self._profile.restart:
+        if end is not None and lease.cost(lease.at, end) <= _NEAR * self._profile.restart:
             return end
         return max(lease.at, lease.start + 1)  # every lease trains at least one step
 
     def turn(self, lease: Lease) -> int:
         """Return how many steps a wide lease may take before widths are chosen again."""
         length = lease.goal - lease.start
-        pace = self._between(lease, lease.start, lease.goal) / max(length, 1)
+        pace = lease.cost(lease.start, lease.goal) / max(length, 1)
         return max(1, round(_TURN * self._profile.restart / pace), length // _PARTS)
 
     def _worth(self, lease: Lease) -> float:
         """Return the time below which no restart pays."""
         return 2 * self._profile.restart * self._profile.speed(lease.width)
 
-    def _between(self, lease: Lease, first: int, last: int) -> float:
-        """Return the usual steps from one step of a lease to another."""
-        return sum(
-            (min(end, last) - max(start, first)) * node.pace
-            for node, start, end in lease.path
-            if min(end, last) > max(start, first)
-        )
-
     def time_left(self, lease: Lease, now: float) -> float:
         """Return the usual steps that a lease still has to train, as on one slot."""
         usual = self._profile.usual
         gone = (now - lease.updated_at) / usual * self._profile.speed(lease.width) if usual else 0.0
-        return max(self._between(lease, lease.at, lease.goal) - gone, 0.0)
+        return max(lease.cost(lease.at, lease.goal) - gone, 0.0)

@@ -22,9 +22,9 @@ from fractions import Fraction
 
 from hippotune.engine import stories
 from hippotune.engine.checkpoints import Checkpoints
-from hippotune.engine.lease import Lease
+from hippotune.engine.lease import Lease, part
 from hippotune.engine.rehearsal import Rehearsal
-from hippotune.engine.repeat import Repeat, part, record
+from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, width_refutation
