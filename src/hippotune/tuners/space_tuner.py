@@ -21,7 +21,7 @@ class SpaceTuner(Tuner):
     Attributes
     ----------
     space : Space
-        A plain dict of lists is taken as a `Grid`, one with distributions as a `Domain`.
+        A plain dict is taken as a `Grid`, or as a `Space` where it has distributions of numbers.
     trials : int or None
         How many configs are drawn from the space, by `seed`; None takes all, which only a finite space has.
     max_steps : int
