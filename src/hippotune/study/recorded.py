@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def recorded(
-    runtime: Runtime, study: str, tuner: Tuner, limits: Limits, tuning: Tuning
-) -> Iterator[StudyBegan]:
+def recorded(runtime: Runtime, study: str, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:
     """Record that a tuning begins and, however the block is left, how it ended."""
     loop, known = runtime.loop, runtime.plan.studies.get(study)
     number = 1 if known is None else known.tunings + 1
@@ -28,9 +26,22 @@ def recorded(
     began = StudyBegan(study, number, now, tuner.metric, tuner.mode, definition_of(tuner, limits))
     loop.handle(ActionTaken(began))
     runtime.tuned[study] = began
+
+    def end(outcome: str, text: str) -> None:
+        if runtime.tuned.get(study) is began:
+            del runtime.tuned[study]
+            loop.handle(ActionTaken(StudyEnded(study, number, loop.executor.now(), outcome, text)))
+
+    with ending(tuning, end):
+        yield
+
+
+@contextmanager
+def ending(tuning: Tuning, end: Callable[[str, str], None]) -> Iterator[None]:
+    """Tell `end`, however the block is left, how a tuning ended, and why."""
     outcome, text = "failed", ""
     try:
-        yield began
+        yield
         outcome = tuning.ended_by or "finished"
     except asyncio.CancelledError:
         outcome = "interrupted"
@@ -39,9 +50,7 @@ def recorded(
         text = f"{type(error).__name__}: {error}"
         raise
     finally:
-        if runtime.tuned.get(study) is began:
-            del runtime.tuned[study]
-            loop.handle(ActionTaken(StudyEnded(study, number, loop.executor.now(), outcome, text)))
+        end(outcome, text)
 
 
 def definition_of(tuner: Tuner, limits: Limits) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from hippotune.shell.runtime import Runtime
 from hippotune.store.base import Store
 from hippotune.study.connection import Connection
 from hippotune.study.models import Models
+from hippotune.study.recorded import ending
 from hippotune.study.report import Trace
 
 if TYPE_CHECKING:
@@ -121,16 +122,9 @@ class RemoteConnection(Connection):
     @contextmanager
     def recorded(self, runtime: Any, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:
         """Have the plan's log say that a tuning begins, and how it ended."""
-        outcome, text = "failed", ""
         self.remote.loop.tuning_begins(tuner, limits)
-        try:
+        with ending(tuning, self.remote.loop.tuning_ends):
             yield
-            outcome = tuning.ended_by or "finished"
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            self.remote.loop.tuning_ends(outcome, text)
 
     def trace(self, runtime: Any, tuning: Tuning, spans: list[SpanRecorded]) -> Callable[[], Trace]:
         """Return what reads, when it is needed, what pictures are drawn from."""
