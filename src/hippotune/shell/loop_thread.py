@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ class Closed(HippoError):
     """The plan was closed while it was in use."""
 
 
-class LoopThread:
+class LoopThread(ABC):
     """See the module. Any thread may call any method."""
 
     def __init__(self, name: str) -> None:
@@ -29,6 +30,23 @@ class LoopThread:
         self._thread = threading.Thread(target=self._aio.run_forever, name=name, daemon=True)
         self._gate = threading.RLock()
         self._stopped = False
+
+    def start(self) -> None:
+        """Start the thread, and what runs on it."""
+        self._thread.start()
+        try:
+            self.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Begin, on the loop's thread."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything, and the thread by `_stop`. May be called twice."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the loop's thread. Raises `Closed` once that has ended."""

@@ -76,12 +76,7 @@ class Runtime(LoopThread):
 
     def start(self) -> None:
         """Start the engine and its workers."""
-        self._thread.start()
-        try:
-            self.run(self._start())
-        except BaseException:
-            self.close()
-            raise
+        super().start()
         atexit.register(self._close_at_exit)
 
     async def _start(self) -> None:

@@ -48,16 +48,8 @@ class RemoteRuntime(LoopThread):
         """What the plan is found by."""
         return self.opened.key
 
-    def start(self) -> None:
-        """Begin a session."""
-        self._thread.start()
-        try:
-            self.run(self._start())
-        except BaseException:
-            self.close()
-            raise
-
     async def _start(self) -> None:
+        """Begin a session."""
         self._async = self._api.asynchronous()
         study, patience = self._definition.study, self._api.patience
         readings = RemoteReadings(self._unshared)
