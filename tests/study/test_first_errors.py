@@ -75,7 +75,7 @@ FAULTS = {
         "hippo.Gridsearch",
         "has no attribute 'Gridsearch'; did you mean 'GridSearch'?",
     ),
-    "another mode": ('"min"', '"minimize"', "mode is 'minimize'; expected 'max' or 'min'"),
+    "another mode": ('"min"', '"minimize"', "mode is 'minimize'; expected one of 'max', 'min'"),
 }
 
 

@@ -22,7 +22,7 @@ GRID = Grid(numbered(8))
 ENDLESS = {"lr": Uniform(0, 1)}
 
 MISTAKES = [
-    (lambda: GridSearch(GRID, "acc", "best", 5), "mode is 'best'; expected 'max' or 'min'"),
+    (lambda: GridSearch(GRID, "acc", "best", 5), "mode is 'best'; expected one of 'max', 'min'"),
     (lambda: GridSearch(GRID, "", "max", 5), "metric is ''"),
     (lambda: GridSearch(GRID, "acc", "max", 0), "max_steps is 0; expected a whole number of at least 1"),
     (lambda: GridSearch(GRID, "acc", "max", 2.5), "max_steps is 2.5"),

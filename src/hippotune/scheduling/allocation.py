@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, get_args
 
-from hippotune.errors import InvalidInput
+from hippotune import checks
 from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.width import WAITS, Speed
 
@@ -65,10 +65,8 @@ class Allocation(WidthPolicy):
     def __init__(
         self, kind: Kind = "top", max_width: int | None = None, scaling: Mapping[float, float] | None = None
     ) -> None:
-        if kind not in get_args(Kind):
-            raise InvalidInput(f"kind is {kind!r}; expected one of {', '.join(map(repr, get_args(Kind)))}")
         super().__init__(1, max_width, scaling)
-        self.kind = kind
+        self.kind: Kind = checks.one_of("kind", kind, get_args(Kind))
 
     def widths(
         self, work: Sequence[Contender], slots: int, speed: Speed, beyond: float = 0.0

@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from hippotune.errors import InvalidInput, MissingExtra
+from hippotune import checks
+from hippotune.errors import MissingExtra
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
 from hippotune.sequences.values import Value
@@ -132,11 +133,8 @@ class Sink(ABC):
 
 def runs_per(given: str) -> RunsPer:
     """Check an argument ``runs=``."""
-    if given == "trial":
-        return "trial"
-    if given == "stage":
-        return "stage"
-    raise InvalidInput(f"runs is {given!r}; expected 'trial' or 'stage'")
+    known: tuple[RunsPer, ...] = get_args(RunsPer)
+    return checks.one_of("runs", given, known)
 
 
 def need(module: str, sink: str, extra: str) -> None:

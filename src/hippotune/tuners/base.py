@@ -11,9 +11,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
-from hippotune.errors import InvalidInput, TrainerError
+from hippotune import checks
+from hippotune.errors import TrainerError
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 
@@ -199,6 +200,5 @@ class Tuner(ABC):
 
 def check_mode(mode: str) -> Mode:
     """Return `mode` if it is one."""
-    if mode not in ("max", "min"):
-        raise InvalidInput(f"mode is {mode!r}; expected 'max' or 'min'")
-    return mode  # type: ignore[return-value]
+    known: tuple[Mode, ...] = get_args(Mode)
+    return checks.one_of("mode", mode, known)
