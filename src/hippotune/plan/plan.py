@@ -32,11 +32,8 @@ from hippotune.plan.facts import (
     StateRecorded,
     StudyBegan,
     StudyEnded,
-    StudyStopped,
-    TrialStopped,
 )
 from hippotune.plan.node import Failure, Node
-from hippotune.plan.study_state import StudyState
 from hippotune.sequences.config import Config
 
 
@@ -52,7 +49,8 @@ class Plan:
         self.rehearsed: dict[str, int] = {}  # how many steps, by platform
         self.noted: dict[Position, StateRecorded] = {}
         self.interim: dict[Position, None] = {}
-        self.studies: dict[str, StudyState] = {}
+        # The last tuning of each study, and how it ended: None where it runs, or was killed.
+        self.tunings: dict[str, tuple[StudyBegan, StudyEnded | None]] = {}
         self.pinned: set[Position] = set()
 
     @classmethod
@@ -138,6 +136,10 @@ class Plan:
         self.apply(fact)
         return fact
 
+    def next_tuning(self, study: str) -> int:
+        """Return the number of a tuning of a study that is about to begin: from 1 on."""
+        return 1 + self.tunings[study][0].tuning if study in self.tunings else 1
+
     def has_measured(self, metric: str) -> bool:
         """Whether any trial has a metric, at any step."""
         return any(metric in metrics for node in self.nodes for _, metrics in node.metrics.values())
@@ -202,8 +204,12 @@ class Plan:
                     self.rehearsed[fact.platform] = position.step
                 if kind == "audit":
                     self.noted.pop(position, None)
-            case StudyBegan() | StudyEnded() | StudyStopped() | TrialStopped():
-                self.studies.setdefault(fact.study, StudyState()).take_in(fact)
+            case StudyBegan(study):
+                self.tunings[study] = fact, None
+            case StudyEnded(study, tuning):
+                began, _ = self.tunings.get(study, (None, None))
+                if began is not None and began.tuning == tuning:
+                    self.tunings[study] = began, fact
             case CheckpointPinned(position, _, pinned):
                 if pinned:
                     self.pinned.add(position)

@@ -197,25 +197,18 @@ class Session:
 
     def _tune(self, tune: wire.Tune) -> None:
         """Record that a tuning begins, unless it goes on after the server, or the client, was away."""
-        known = self._runtime.plan.studies.get(self.study)
-        began = None if known is None or known.ended is not None else known.began
-        same = began is not None and (began.metric, began.mode, began.definition) == (
-            tune.metric,
-            tune.mode,
-            tune.definition,
-        )
-        if not same:
-            number = 1 if known is None else known.tunings + 1
+        plan, told = self._runtime.plan, (tune.metric, tune.mode, tune.definition)
+        began, ended = plan.tunings.get(self.study, (None, None))
+        if began is None or ended is not None or told != (began.metric, began.mode, began.definition):
             now = self._loop.readings.now()
-            fact = StudyBegan(self.study, number, now, tune.metric, tune.mode, tune.definition)
+            fact = StudyBegan(self.study, plan.next_tuning(self.study), now, *told)
             self._loop.handle(events.ActionTaken(fact))
 
     def _tuned(self, outcome: str, text: str) -> None:
-        known = self._runtime.plan.studies.get(self.study)
-        if known is not None and known.ended is None:
-            now = self._loop.readings.now()
-            ended = StudyEnded(self.study, known.tunings, now, outcome, text)
-            self._loop.handle(events.ActionTaken(ended))
+        began, ended = self._runtime.plan.tunings.get(self.study, (None, None))
+        if began is not None and ended is None:
+            fact = StudyEnded(self.study, began.tuning, self._loop.readings.now(), outcome, text)
+            self._loop.handle(events.ActionTaken(fact))
 
     def _begin(self) -> None:
         self._loop.tuner_begins(self)

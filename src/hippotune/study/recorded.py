@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @contextmanager
 def recorded(runtime: Runtime, study: str, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:
     """Record that a tuning begins and, however the block is left, how it ended."""
-    loop, known = runtime.loop, runtime.plan.studies.get(study)
-    number = 1 if known is None else known.tunings + 1
+    loop, number = runtime.loop, runtime.plan.next_tuning(study)
     now = loop.executor.now()
     began = StudyBegan(study, number, now, tuner.metric, tuner.mode, definition_of(tuner, limits))
     loop.handle(ActionTaken(began))
