@@ -27,7 +27,7 @@ def begun(*answers: Exception | SessionOpened) -> tuple[SessionOpened, int]:
 
     async def main() -> SessionOpened:
         anything = cast("Any", None)
-        return await RemoteLoop(anything, "test", anything, renew, print, patience=60.0)._opened()
+        return await RemoteLoop(anything, anything, renew, print, patience=60.0)._opened()
 
     return asyncio.run(main()), len(left)
 

@@ -47,7 +47,6 @@ class RemoteLoop:
     def __init__(
         self,
         api: AsyncApi,
-        study: str,
         readings: RemoteReadings,
         renew: Callable[[], Coroutine[Any, Any, tuple[str, wire.SessionOpened]]],
         note: Callable[[str], None],
@@ -58,7 +57,6 @@ class RemoteLoop:
         self.readings = readings
         self.note = note
         self._api = api
-        self._study = study
         self._renew = renew
         self._patience = patience
         self._aio = asyncio.get_running_loop()

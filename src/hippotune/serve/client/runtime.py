@@ -51,9 +51,8 @@ class RemoteRuntime(LoopThread):
     async def _start(self) -> None:
         """Begin a session."""
         self._async = self._api.asynchronous()
-        study, patience = self._definition.study, self._api.patience
         readings = RemoteReadings(self._unshared)
-        self.loop = RemoteLoop(self._async, study, readings, self._renew, self.notes.tell, patience)
+        self.loop = RemoteLoop(self._async, readings, self._renew, self.notes.tell, self._api.patience)
         await self.loop.start()
 
     async def _renew(self) -> tuple[str, SessionOpened]:
