@@ -110,12 +110,6 @@ class Session:
             )
         return self._trainer
 
-    def twin(self) -> Session:
-        """Return a session that holds no state, and shares what `prepare` left."""
-        twin = Session(self._class, self._settings, self._seed, start=self._start)
-        twin._prepared = self._prepared
-        return twin
-
     def start(self, config: Config, step: int, source: formats.Source | None, warm: bool) -> None:
         """Reach the state of `config` after `step` steps.
 
