@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import State, Worker, World
-from hippotune.plan.facts import Position, ProofRecorded, SpanRecorded
+from hippotune.plan.facts import Position, ProofRecorded, SpanRecorded, refutation
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
 from hippotune.protocol.events import Halted, MetricsRequired, WorkerLost
@@ -123,7 +123,7 @@ def test_a_study_that_need_not_be_exact_goes_on_with_a_note() -> None:
     assert not world.aborts
     assert verdict.text in [command.text for command in world.commands if isinstance(command, Note)]
     assert [answer.error for answer in world.answers] == [None]
-    assert world.engine.plan.refutation == verdict
+    assert refutation(world.engine.plan.proofs) == verdict
 
 
 def test_a_repetition_that_raises_where_the_trial_did_not_is_a_difference() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hippotune.plan.facts import ProofRecorded, width_refutation
+from hippotune.plan.facts import ProofRecorded, refutation, width_refutation
 from hippotune.short import plural
 
 
@@ -24,15 +24,11 @@ def told_by(proofs: Sequence[ProofRecorded]) -> list[str]:
 
 def is_proved(proofs: Sequence[ProofRecorded]) -> bool:
     """Whether results count: the trainer was rehearsed, and nothing has shown since that it is not exact."""
-    return any(each.kind == "rehearsal" for each in proofs) and _refutation(proofs) is None
-
-
-def _refutation(proofs: Sequence[ProofRecorded]) -> ProofRecorded | None:
-    return next((each for each in proofs if each.outcome == "differs" and each.kind != "width"), None)
+    return any(each.kind == "rehearsal" for each in proofs) and refutation(proofs) is None
 
 
 def _resumed(proofs: Sequence[ProofRecorded]) -> str:
-    if (differs := _refutation(proofs)) is not None:
+    if (differs := refutation(proofs)) is not None:
         what = "what is measured" if differs.path is None else differs.path
         return f"not exact: {what} differs after step {differs.step}"
     audits = sum(each.kind == "audit" for each in proofs)

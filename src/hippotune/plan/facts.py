@@ -236,6 +236,11 @@ class CheckpointPinned:
     by: str = ""
 
 
+def refutation(proofs: Iterable[ProofRecorded]) -> ProofRecorded | None:
+    """Return the proof that has shown that training is not exact, if one has."""
+    return next((each for each in proofs if each.kind != "width" and each.outcome == "differs"), None)
+
+
 def width_refutation(proofs: Iterable[ProofRecorded]) -> ProofRecorded | None:
     """Return the proof that has shown that several workers learn otherwise than one, if one has."""
     return next((each for each in proofs if each.kind == "width" and each.outcome == "differs"), None)

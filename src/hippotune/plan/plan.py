@@ -251,13 +251,6 @@ class Plan:
             step = min(step, above.start)
         return found
 
-    @property
-    def refutation(self) -> ProofRecorded | None:
-        """The proof that has shown that training is not exact, if one has."""
-        return next(
-            (each for each in self.proofs if each.outcome == "differs" and each.kind != "width"), None
-        )
-
     def left_out(self, platform: str) -> tuple[tuple[str, ...], float]:
         """Return what proofs have found to differ each time, and how far floats do on a platform."""
         names = dict.fromkeys(name for each in self.proofs for name in each.volatile)

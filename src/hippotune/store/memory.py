@@ -11,7 +11,6 @@ from hippotune.plan.facts import (
     Action,
     CheckpointDropped,
     CheckpointKept,
-    CheckpointPinned,
     Fact,
     FailureCleared,
     FailureRecorded,
@@ -24,10 +23,6 @@ from hippotune.plan.facts import (
     RequestMade,
     SpanRecorded,
     StateRecorded,
-    StudyBegan,
-    StudyEnded,
-    StudyStopped,
-    TrialStopped,
 )
 from hippotune.store.base import Store, Written
 
@@ -97,7 +92,7 @@ class MemoryStore(Store):
                     self._log[at] = replace(noted, fingerprint=b"")
             case NumbersRecorded():
                 self._logged.setdefault(fact.node, []).append(fact)
-            case StudyBegan() | StudyEnded() | StudyStopped() | TrialStopped() | CheckpointPinned():
+            case _:
                 self._actions.append(fact)
 
     def _check(self, facts: Sequence[Fact]) -> None:

@@ -11,7 +11,7 @@ from hippotune.errors import InvalidInput, NotExact
 from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
-from hippotune.plan.facts import width_refutation
+from hippotune.plan.facts import refutation, width_refutation
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
@@ -118,8 +118,8 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
         limits = study.checkpoint_budget, study.width
         every = study.checkpoint_every
         runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries, every)
-        if study.exact and (refutation := runtime.plan.refutation) is not None:
-            raise NotExact(refutation.text, refutation.path, refutation.step)
+        if study.exact and (differs := refutation(runtime.plan.proofs)) is not None:
+            raise NotExact(differs.text, differs.path, differs.step)
     except BaseException:
         store.close()
         raise
