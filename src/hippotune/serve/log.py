@@ -15,6 +15,7 @@ from collections import deque
 from typing import TextIO
 
 _WRITE_SECONDS = 0.2
+_MOST_RECORDS = 100_000  # the oldest go where standard error is not read
 
 
 class BatchHandler(logging.Handler):
@@ -23,7 +24,7 @@ class BatchHandler(logging.Handler):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
-        self._records: deque[logging.LogRecord] = deque()
+        self._records: deque[logging.LogRecord] = deque(maxlen=_MOST_RECORDS)
         self._writing = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
