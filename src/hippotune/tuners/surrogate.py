@@ -3,7 +3,7 @@
 Scores are ranked, and the ranks made normal: a trial that has diverged is the worst, and not by how much. A
 feature's length scale is fitted where the scores say something of it, and stays near what suits the number
 of features where they do not (Hvarfner et al., 2024): a few dozen scores do not settle twenty length scales.
-The kernel is fitted anew whenever there are a twentieth more scores: at first with each.
+The kernel is fitted again when there are 5 % more scores than at its last fit: at first, with each new score.
 """
 
 from __future__ import annotations
