@@ -27,20 +27,18 @@ import importlib
 import sys
 import tomllib
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hippotune as hippo
 from hippotune.cli.script import ScriptError, run_file
 from hippotune.errors import HippoError, InvalidInput
-from hippotune.spaces.written import read_notation
+from hippotune.tuners.described import called, described_tuner, made
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
-_TUNERS = {name for name, home in hippo._MODULES.items() if home == "hippotune.tuners"}
 _EXECUTORS = {"Local", "Ray", "Simulated"}
 
 
@@ -65,16 +63,9 @@ def _study_of(path: Path, content: dict[str, Any]) -> tuple[Study, Tuner]:
     tuner = described_tuner({name: content.pop(name) for name in ("space", "tuner")})
     executor = content.pop("executor", None)
     if executor is not None:
-        content["executor"] = _made("executor", executor, _EXECUTORS)
-    study = _called("the study", hippo.Study, {"name": path.stem, **content}, trainer=trainer)
+        content["executor"] = made("executor", executor, _EXECUTORS)
+    study = called("the study", hippo.Study, {"name": path.stem, **content}, trainer=trainer)
     return study, tuner
-
-
-def described_tuner(content: Mapping[str, Any]) -> Tuner:
-    """Make the tuner that the tables ``space`` and ``tuner`` of a study describe."""
-    space = {name: read_notation(value) for name, value in content.get("space", {}).items()}
-    tuner: Tuner = _made("tuner", content.get("tuner"), _TUNERS, space=space)
-    return tuner
 
 
 def _trainer(text: str, folder: Path) -> Any:
@@ -96,18 +87,3 @@ def _trainer(text: str, folder: Path) -> Any:
     if not hasattr(found, name):
         raise InvalidInput(f"trainer is {text!r}, and there is no {name} in {module}")
     return getattr(found, name)
-
-
-def _made(what: str, given: Any, allowed: set[str], **more: Any) -> Any:
-    kind = given.get("kind") if isinstance(given, dict) else None
-    if kind not in allowed:
-        raise InvalidInput(f"{what}.kind is {kind!r}; expected one of {', '.join(sorted(allowed))}")
-    options = {name: value for name, value in given.items() if name != "kind"}
-    return _called(f"{what} {kind}", getattr(hippo, kind), options, **more)
-
-
-def _called(what: str, function: Any, options: Mapping[str, Any], **more: Any) -> Any:
-    try:
-        return function(**more, **options)
-    except TypeError as error:
-        raise InvalidInput(f"{what} cannot be made of {', '.join(options) or 'nothing'}: {error}") from error

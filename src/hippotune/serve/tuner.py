@@ -15,7 +15,6 @@ from contextlib import suppress
 
 import msgspec
 
-from hippotune.cli.described import described_tuner
 from hippotune.errors import HippoError
 from hippotune.executors.shipping import unpack
 from hippotune.executors.worker.tracebacks import describe
@@ -34,6 +33,7 @@ from hippotune.study.study import Study
 from hippotune.study.tune import tune
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Tuner
+from hippotune.tuners.described import described_tuner
 from hippotune.view.base import View
 from hippotune.view.snapshot import Snapshot
 
