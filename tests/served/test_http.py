@@ -245,7 +245,7 @@ def test_a_home_that_is_served_is_refused_and_its_server_named(tmp_path: Path) -
         with pytest.raises(StoreError, match="in use"):
             Running(tmp_path)
     assert "allow-code" not in running.said[0]
-    assert any("has a shell here" in line for line in running.said)
+    assert any("have a shell here" in line for line in running.said)
 
 
 def test_the_document_says_what_is_served(guarded: Running) -> None:

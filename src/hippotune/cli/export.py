@@ -44,7 +44,7 @@ examples:
   hippo export digits -o digits.parquet
   hippo export digits --format json | jq '.[0]'
   hippo export digits --logged -o curves.parquet
-  hippo export digits --html digits.html             the page, to look at or to send to somebody"""
+  hippo export digits --html digits.html             the page in one file, to look at or to send"""
 
 _FORMATS = ("csv", "json", "parquet")
 

@@ -1,7 +1,7 @@
 """Time that goes on while no server runs: a study's deadline outlives the server that was told of it.
 
-It is the machine's own, which nobody sets. Only after the machine was started anew, which ends that one, does
-the clock on the wall say how much time went by.
+It is measured by the machine's own clock, which starts with the machine and cannot be set. Only where the
+machine was restarted in between, the wall clock says how much time has passed.
 """
 
 from __future__ import annotations

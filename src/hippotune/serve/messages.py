@@ -100,7 +100,7 @@ class ForeseeBranches(Struct, tag="branches"):
 
 
 class Limit(Struct, tag="limit", omit_defaults=True):
-    """When the study ends: at a time of the server's clock, or after so much worker time."""
+    """When the study ends: at a time of the server's clock, or when it has taken this much worker time."""
 
     at: float | None = None
     worker_seconds: float | None = None

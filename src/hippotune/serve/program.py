@@ -169,8 +169,8 @@ class Server:
             lines.append("its page: hippo show STUDY --web --url URL lets a browser in, for a token")
         if options.allow_code and options.worker_user is None:
             lines.append(
-                "whoever may submit has a shell here: their code runs as this user, who can read the token "
-                "file, the key and the store (--worker-user runs it as another one)"
+                "users who may submit have a shell here: their code runs as this user, who can read the "
+                "token file, the key and the store (--worker-user runs it as another one)"
             )
         elif options.allow_code:
             lines.append(f"code of clients runs as user {options.worker_user}")

@@ -84,7 +84,7 @@ class Bracket:
         return asks
 
     def _certain(self, rung: Rung, certain: int) -> list[Trial]:
-        """Send on the states that are whole among so many of the best trials."""
+        """Send on the states all of whose trials are among the `certain` best ones."""
         sent: list[Trial] = []
         while (best := rung.best_waiting()) is not None and rung.gone_on + len(best.trials) <= certain:
             sent += rung.take_best()

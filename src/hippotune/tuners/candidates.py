@@ -56,7 +56,7 @@ class Candidates:
         return list(found)
 
     def near(self, config: Config, number: int) -> list[Config]:
-        """Return up to so many further configs that differ little from a candidate; of a list, none."""
+        """Return up to `number` further configs that differ little from a candidate; of a list, none."""
         if not self._branches or self._listed is not None:
             return []
         drawn = (near(self._space, self._members[config], self._generator) for _ in range(number))

@@ -24,7 +24,7 @@ from hippotune.tuners.cutoffs import Cutoffs
 from hippotune.tuners.rung_tuner import RungTuner
 from hippotune.tuners.space_tuner import free_workers
 
-# A trial that runs on several workers is asked for so much at once that starting is at most this part of it.
+# A trial on several workers is asked for many steps at once: starting takes at most this part of their time.
 _STARTUP_SHARE = 0.1
 
 

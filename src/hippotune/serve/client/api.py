@@ -219,7 +219,7 @@ class Pause:
 
 
 def _pinned(certificate: str) -> ssl.SSLContext:
-    """Return what believes one certificate, whoever signed it."""
+    """Return a context that trusts this one certificate, whether an authority has signed it or not."""
     context = ssl.create_default_context(cadata=certificate)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = False
