@@ -119,6 +119,23 @@ def test_every_tuner_ends_at_its_deadline_and_reports(make: Any) -> None:
             assert first <= deadline + 1e-6, "it was started, and could not be heard of"
 
 
+def test_no_step_is_repeated_as_a_proof_that_would_end_after_the_deadline() -> None:
+    space = {"lr": [MultiStep(0.1, [10 + 3 * n], n / 100) for n in range(1, 9)]}
+    repeated = 0
+    for deadline in range(20, 61):
+        executor = Watched(
+            workers=3, seconds_per_step=1.0, load=0.5, metrics=lambda config, step: {"score": 1.0}
+        )
+        with Study("branching", Idle, executor=executor) as study:
+            report = study.tune(GridSearch(space, "score", "max", 40), deadline=deadline, progress=False)
+        assert report.ended_by == "deadline"
+        assert report.work.wall_seconds <= deadline + 1 + 1e-6, "what ran went to the end of its step"
+        audits = [began for began, lease in executor.given if lease.proof and lease.start >= 10]
+        assert all(began + 1.5 <= deadline + 1e-6 for began in audits)
+        repeated += len(audits)
+    assert repeated
+
+
 @every_tuner
 def test_a_deadline_that_is_far_away_changes_no_result(make: Any) -> None:
     reports = []

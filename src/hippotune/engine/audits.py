@@ -4,11 +4,13 @@ A lease that passes a branch saves there and trains on. It notes its state one s
 takes that step from the branch's checkpoint, on another worker of the same platform where there is one, and
 must come to the same state. Where no worker of that platform is up, as after a move to another machine, the
 audit waits for one; nothing waits for the audit. The first branches of a plan are always audited, later ones
-as long as all proofs together stay within a share of the work.
+as long as all proofs together stay within a share of the work. None is started that would end after the
+deadline of the study that trained there: it is left to the next process that opens the plan.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from hippotune.engine.lease import Lease
@@ -16,6 +18,7 @@ from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, StateRecorded
+from hippotune.plan.node import Node
 from hippotune.protocol.events import StateNoted
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.proof import ProofPolicy, Run
@@ -30,10 +33,11 @@ _MOST_REPEATS = 4
 class Audit(Repeat):
     """A step from a branch that is to be repeated; `noted_by` is the worker that it is compared with.
 
-    `earlier` is what came of it before, where that has left a doubt.
+    It has to end before `deadline`. `earlier` is what came of it before, where that has left a doubt.
     """
 
     noted_by: int | None = None
+    deadline: float = math.inf
     earlier: list[Run] = field(default_factory=list)
 
 
@@ -43,21 +47,19 @@ class Audits:
     def __init__(self, state: State, policy: ProofPolicy | None) -> None:
         self._state = state
         self._policy = policy if policy is not None and policy.audit else None
-        self._planned: dict[tuple[Lease, int], Position] = {}
+        self._planned: dict[tuple[Lease, int], tuple[Position, float]] = {}
         self._waiting: list[Audit] = []
         self._running = 0
         if self._policy is not None:
-            self._waiting += [self._audit(fact, "", None) for fact in state.plan.noted.values()]
+            self._waiting += [self._audit(fact, "") for fact in state.plan.noted.values()]
         state.pins.append(self._is_source)
 
-    def _audit(self, fact: StateRecorded, study: str, worker: int | None) -> Audit:
+    def _audit(self, fact: StateRecorded, study: str) -> Audit:
         node, step = self._state.plan[fact.position.node], fact.position.step
         run, path = Run("repeated", step - 1), ((node, step - 1, step),)
         width = self._state.least_width
         notes = frozenset({step - 1, step})
-        audit = Audit(run, self, study, node.config, path, notes, frozenset(), width=width)
-        audit.noted_by = worker
-        return audit
+        return Audit(run, self, study, node.config, path, notes, frozenset(), width=width)
 
     @property
     def is_open(self) -> bool:
@@ -65,11 +67,21 @@ class Audits:
         return any(self._is_possible(audit) for audit in self._waiting)
 
     def _is_possible(self, audit: Audit) -> bool:
+        if self._is_late(audit):
+            return False
         node = audit.path[0][0].holder(audit.start)
         kept = node.checkpoints.get(audit.start)
         if kept is None:
             return self._state.promises.is_saved(node, audit.start)
         return self._state.workers.is_there(kept.platform or None)
+
+    def _is_late(self, audit: Audit) -> bool:
+        return self._state.now + self._cost(audit.path[0][0]) > audit.deadline
+
+    def _cost(self, node: Node) -> float:
+        """Return how many seconds a repetition of a step of a node takes."""
+        profile = self._state.profile
+        return (profile.usual or 0.0) * node.pace + profile.restart
 
     def _is_source(self, position: Position) -> bool:
         """Whether a checkpoint is one that a step waits to be repeated from."""
@@ -90,7 +102,8 @@ class Audits:
                 if not self._is_due(lease, step + 1):
                     return
                 lease.notes.add(step + 1)
-                self._planned[lease, step + 1] = lease.position(step)
+                deadline = self._state.deadlines.at(lease.study)
+                self._planned[lease, step + 1] = lease.position(step), deadline
 
     def _is_due(self, lease: Lease, step: int) -> bool:
         assert self._policy is not None
@@ -98,20 +111,22 @@ class Audits:
         open_ones = len(self._planned) + len(self._waiting) + self._running
         if open_ones + sum(fact.kind == "audit" for fact in state.plan.proofs) < _FIRST:
             return True
-        cost = (state.profile.usual or 0.0) * lease.node_at(step).pace + state.profile.restart
-        spent = state.leases.proof_seconds + (open_ones + 1) * cost
+        spent = state.leases.proof_seconds + (open_ones + 1) * self._cost(lease.node_at(step))
         return spent <= self._policy.audit * state.leases.worker_seconds
 
     def noted(self, lease: Lease, event: StateNoted) -> None:
         """A lease has said what its state is: if that is after a branch, the step to it can be repeated."""
-        source = self._planned.pop((lease, event.step), None)
-        if source is None:
+        planned = self._planned.pop((lease, event.step), None)
+        if planned is None:
             return
+        source, deadline = planned
         fact = StateRecorded(lease.position(event.step), source, event.fingerprint.packed())
         if fact.position not in self._state.plan.noted:
             self._state.plan.apply(fact)
             self._state.facts.append(fact)
-            self._waiting.append(self._audit(fact, lease.study, lease.worker))
+            audit = self._audit(fact, lease.study)
+            audit.noted_by, audit.deadline = lease.worker, deadline
+            self._waiting.append(audit)
 
     def ended(self, lease: Lease) -> None:
         """A lease is over, or lost: what it has not noted it will not."""
@@ -124,7 +139,7 @@ class Audits:
         state = self._state
         for audit in self._waiting:
             kept = audit.path[0][0].holder(audit.start).checkpoints.get(audit.start)
-            if kept is None:
+            if kept is None or self._is_late(audit):
                 continue
             kinds = state.kinds_for(audit.path[-1][0])
             idle = state.workers.idle_for(audit.width, kept.platform or None, kinds)

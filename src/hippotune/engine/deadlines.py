@@ -38,6 +38,10 @@ class Deadlines:
     def __bool__(self) -> bool:
         return bool(self._limits)
 
+    def at(self, study: str) -> float:
+        """Return when the deadline of a study is; infinite where it has none."""
+        return self._limits.get(study, (math.inf, math.inf))[0]
+
     def items(self) -> ItemsView[str, tuple[float, float]]:
         """Return the studies that are limited: until when, and to how many worker-seconds; or infinite."""
         return self._limits.items()
