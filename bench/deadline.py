@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import math
 import multiprocessing
 import os
@@ -202,11 +203,16 @@ class Run:
         return sign * max(sign * value for value in found), len(report.trials)
 
 
+def _quiet() -> None:
+    """Print no notes of the tuners: there would be one for every run."""
+    logging.getLogger("hippotune").setLevel(logging.ERROR)
+
+
 def simulate(seeds: int) -> dict[str, Any]:
     """Run everything, on all cores; return the figures."""
     runs = [Run(case, tuner, seed) for case in CASES for tuner in TUNERS for seed in range(seeds)]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), spawn, _quiet) as pool:
         came = dict(zip(runs, pool.map(Run.best_and_trials, runs, chunksize=4), strict=True))
     figures: dict[str, Any] = {"seeds": seeds, "merge_rate": SEQUENCES.merge_rate(MAX_STEPS)}
     for case in CASES:
