@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 from types import CodeType
 
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
+_TAKES_ALL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 Chain = tuple[str, ...]
 """A name and the attributes taken of it: ``("models", "Net")``."""
@@ -21,7 +23,9 @@ def code_text(code: CodeType) -> str:
         code_text(constant) if isinstance(constant, CodeType) else _constant(constant)
         for constant in code.co_consts
     ]
-    return f"{code.co_code.hex()}{constants}{code.co_names}{code.co_varnames}{code.co_freevars}"
+    names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
+    arguments = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _TAKES_ALL
+    return f"{code.co_code.hex()}{code.co_exceptiontable.hex()}{constants}{names}{arguments}"
 
 
 def _constant(value: object) -> str:

@@ -8,7 +8,8 @@ and environment variables where code reads them. What cannot be identified is a
 training, so editing it changes nothing; nor do comments, docstrings and layout.
 
 It is the same in every process and on every machine: no paths, ids, line numbers or set orders go into it.
-Where there is no source (some consoles), compiled code stands in for it.
+Where there is no source (some consoles), compiled code stands in for it; where several lambdas share a line,
+it tells which of them is meant.
 """
 
 from __future__ import annotations
@@ -240,7 +241,9 @@ class _Reading:
         module = function.__globals__.get("__name__", function.__module__)
         found = self._source.of_function(function)
         code = function.__code__
-        text = "".join(each.text for each in found) if found else code_text(code)
+        text = "".join(each.text for each in found)
+        if len(found) != 1:  # no source, or several lambdas on one line
+            text += code_text(code)
         self._note_source(label, text, compiled=not found)
         names: dict[str, Any] = dict(function.__globals__)
         names |= enclosed(function)

@@ -99,7 +99,10 @@ class Source:
         return versions[0].tree if versions else None
 
     def of_function(self, function: FunctionType) -> list[Definition]:
-        """Return the definition of a function; where several lambdas share a line, all of them."""
+        """Return the definition of a function; where several lambdas share a line, all of them.
+
+        The source does not say then which of them it is: the compiled code does.
+        """
         code = function.__code__
         for version in self._versions(code.co_filename, function.__globals__):
             found = [
