@@ -20,13 +20,13 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from hippotune.errors import HippoError, InvalidInput
+from hippotune.identity.ownership import SCRIPT_PREFIX
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
 
-_PREFIX = "hippo_file_"
 _NAMES = str(Path(__file__).parents[1] / "__init__.py")
 
 
@@ -93,7 +93,7 @@ def run_file(path: Path, arguments: Sequence[str] = ()) -> ModuleType:
     """Run a file as a module of its own; what lies beside it can be imported."""
     file = os.path.abspath(path)
     sys.path.insert(0, os.path.dirname(file))
-    return _run(_PREFIX + re.sub(r"\W", "_", path.stem), file, str(path), arguments)
+    return _run(SCRIPT_PREFIX + re.sub(r"\W", "_", path.stem), file, str(path), arguments)
 
 
 def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
@@ -112,7 +112,9 @@ def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
             f"{why}"
         )
     package, _, last = name.rpartition(".")
-    return _run(f"{package}.{_PREFIX}{last}" if package else _PREFIX + last, spec.origin, name, arguments)
+    return _run(
+        f"{package}.{SCRIPT_PREFIX}{last}" if package else SCRIPT_PREFIX + last, spec.origin, name, arguments
+    )
 
 
 def _run(name: str, file: str, shown: str, arguments: Sequence[str]) -> ModuleType:

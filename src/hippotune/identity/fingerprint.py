@@ -39,7 +39,7 @@ from hippotune.identity.members import (
     is_inner,
     resolved,
 )
-from hippotune.identity.ownership import is_users
+from hippotune.identity.ownership import is_script, is_users
 from hippotune.identity.parts import digest, of_source, of_value
 from hippotune.identity.source import Source, canonical
 from hippotune.identity.surroundings import variable
@@ -154,9 +154,9 @@ class _Reading:
         return label
 
     def _label(self, value: Any) -> str:
-        """Return a name. The trainer's own module goes unnamed, for a script may be ``__main__``."""
+        """Return a name of something of the user's own that nothing else has."""
         if isinstance(value, ModuleType):
-            return "" if value.__name__ == self._home else value.__name__
+            return self._module_name(value.__name__)
         if isinstance(value, FunctionType):  # by its code: a decorator may have given it another's name
             name = self._in_module(value.__globals__.get("__name__"), value.__code__.co_qualname)
         else:
@@ -170,7 +170,14 @@ class _Reading:
         return label
 
     def _in_module(self, module: str | None, name: str) -> str:
-        return name if module == self._home else f"{module}.{name}"
+        place = self._module_name(module)
+        return f"{place}.{name}" if place else name
+
+    def _module_name(self, module: str | None) -> str:
+        """Return the name of a module. The trainer's own has none: a script may be ``__main__`` or not."""
+        if module == self._home:
+            return ""
+        return "__main__" if is_script(module) else str(module)
 
     def _note_source(self, name: str, text: str, compiled: bool = False) -> None:
         self._texts[name] = text

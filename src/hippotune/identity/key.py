@@ -122,6 +122,11 @@ class Identity:
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
         return cls(key, parts, code.parts, code.imports)
 
+    def changes_to(self, later: Identity) -> list[str]:
+        """Return what is different in another plan, for a person to read."""
+        before, now = ({"trainer": each.key.trainer, **each.parts} for each in (self, later))
+        return differences(before, now)
+
     def alone_in(self, study: str) -> Identity:
         """Return the identity of a plan in which a study's trials do not share: of no use to others."""
         return replace(self, key=replace(self.key, version=f"{self.key.version} alone in {study}"))

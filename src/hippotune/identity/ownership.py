@@ -9,6 +9,14 @@ import sys
 import sysconfig
 from pathlib import PurePath
 
+SCRIPT_PREFIX = "hippo_file_"
+"""Begins the name of the module that a command makes of the user's file."""
+
+
+def is_script(module: object) -> bool:
+    """Whether a module is the user's file, which is run by itself or by a command."""
+    return module == "__main__" or str(module).rpartition(".")[2].startswith(SCRIPT_PREFIX)
+
 
 def is_users(module: object, home: str) -> bool:
     """Tell the user's code, and code installed along with the trainer's module `home`, from others'."""

@@ -190,7 +190,7 @@ def document_of_all() -> dict[str, Any]:
     blobs = Blobs(Path(), allow_code=False)
     guard = Guard(tokens, health, (), Limits())
     hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
-    studies = Studies(Path(), blobs, tokens, dict, str)
+    studies = Studies(Path(), blobs, hub.identify, tokens, dict, str)
     pages = Pages(hub, studies, ())
     application = Application(hub, StudyRoutes(studies, hub, guard), pages, guard, health, lambda: None)
     return document(application.table)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Texts = tuple[str, ...]
+# What a plan is found by: the server works it out, from what the code reads and not from how it travels.
+_OF_PLANS = {"study", "code", "settings", "seed", "version", "data", "start", "substeps"}
 
 
 class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -144,21 +146,14 @@ def _there(given: str | Path | None) -> str | None:
 
 
 def differences(one: Submission, other: Submission) -> list[str]:
-    """Say in which parts two submissions differ."""
-    found = []
-    for name in ("definition", "tuned"):
-        before, after = msgspec.to_builtins(getattr(one, name)), msgspec.to_builtins(getattr(other, name))
-        for part in sorted(before.keys() | after.keys()):
-            one_part, other_part = before.get(part), after.get(part)
-            if part == "tuner":
-                found += parts.differences(one_part or {}, other_part or {})
-            elif part == "digest" and before.get("tuner"):
-                continue  # equal tuners may be pickled differently: their parts tell them apart
-            elif one_part != other_part:
-                found.append(f"{part}: {_short(one_part)} -> {_short(other_part)}")
-    return found
+    """Say in which parts two submissions differ, beside what their plans are found by."""
+    return parts.differences(_parts(one), _parts(other))
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _parts(submission: Submission) -> dict[str, str]:
+    """Say what a submission is, by name. Equal tuners may be pickled differently: their parts count."""
+    tuner = submission.tuned.tuner
+    given = msgspec.structs.asdict(submission.definition) | msgspec.structs.asdict(submission.tuned)
+    left_out = _OF_PLANS | ({"tuner", "digest", "described"} if tuner else set())
+    said = {name: parts.of_value(name, repr(value)) for name, value in given.items() if name not in left_out}
+    return said | {f"tuner.{name}": text for name, text in tuner.items()}

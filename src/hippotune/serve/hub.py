@@ -147,8 +147,7 @@ class Hub:
     def open(self, definition: Definition, user: str) -> PlanOpened:
         """Open the plan of a study."""
         parcel = self.blobs.parcel(definition.code)
-        is_fixed = definition.code.kind != "entry"
-        probed = self.probes.identify(parcel, definition.version is None, is_fixed)
+        probed = self._probed(definition, parcel)
         executor = self._place.make_executor()
         identity = self._identify(definition, probed, user, executor.threads)  # which may read much data
         with self._opening:
@@ -169,6 +168,15 @@ class Hub:
             workers = plan.runtime.executor.workers
             parts = KeyParts.of(identity.key)
             return PlanOpened(plan.key, parts, probed.name, workers, tuple(plan.notes), tuple(warnings))
+
+    def identify(self, definition: Definition, user: str) -> Identity:
+        """Work out what the plan of a study is found by."""
+        probed = self._probed(definition, self.blobs.parcel(definition.code))
+        return self._identify(definition, probed, user, self._place.make_executor().threads)
+
+    def _probed(self, definition: Definition, parcel: Parcel) -> Probed:
+        is_fixed = definition.code.kind != "entry"
+        return self.probes.identify(parcel, definition.version is None, is_fixed)
 
     def _identify(self, definition: Definition, probed: Probed, user: str, threads: int | None) -> Identity:
         """Identify a plan. Users whose data has no name may have different data: they share nothing."""

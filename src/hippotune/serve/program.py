@@ -105,6 +105,7 @@ class Server:
         self._studies = Studies(
             served / "studies",
             self._blobs,
+            self._hub.identify,
             self._tokens,
             self._environment,
             lambda: self._own_url,

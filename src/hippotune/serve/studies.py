@@ -21,9 +21,11 @@ import msgspec
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.kept import Kept
 from hippotune.executors.local.programs import start_program
+from hippotune.identity.key import Identity
+from hippotune.identity.parts import shown
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.clock import Moment
-from hippotune.serve.definition import Submission, differences
+from hippotune.serve.definition import Definition, Submission, differences
 from hippotune.serve.guard import Refused
 from hippotune.serve.hub import NotHere
 from hippotune.serve.messages import Failure
@@ -55,12 +57,16 @@ class Live:
 
 
 class Studies:
-    """See the module. `url` is where tuner processes reach this server, which has this `certificate`."""
+    """See the module. `url` is where tuner processes reach this server, which has this `certificate`.
+
+    `identify` works out what the plan of a user's study is found by.
+    """
 
     def __init__(
         self,
         folder: Path,
         blobs: Blobs,
+        identify: Callable[[Definition, str], Identity],
         tokens: Tokens,
         environment: Callable[[], Mapping[str, str]],
         url: Callable[[], str],
@@ -69,6 +75,7 @@ class Studies:
     ) -> None:
         self._records = Records(folder)
         self._blobs = blobs
+        self._identify = identify
         self._tokens = tokens
         self._environment = environment
         self._url = url
@@ -119,23 +126,39 @@ class Studies:
         elif submission.tuned.described is None:
             raise InvalidInput("the submission has no tuner: expected a digest, or a description")
         self._blobs.parcel(submission.definition.code)
-        with self._lock:
+        while True:
             known = self._studies.get(name)
             if known is not None:
-                _check_same(known, submission, user)
-                if known.is_running:
-                    return known.record
-            running = [each for each in self._studies.values() if each.is_running]
-            if sum(each.record.user == user for each in running) >= most:
-                raise Refused(
-                    429, f"{most:,} studies of yours are being tuned: wait until one has ended", 60.0
-                )
-            record = StudyRecord(name, user, submission, "running", time.time(), began=Moment.now())
-            self._records.keep(record)
-            assert self._aio is not None
-            live = self._studies[name] = Live(record, self._aio)
-            self._start(live)
-            return record
+                self._check_same(known, submission, user)  # without the lock: it may have to open code
+            with self._lock:
+                if self._studies.get(name) is known:
+                    if known is not None and known.is_running:
+                        return known.record
+                    return self._begun(name, submission, user, most)
+
+    def _begun(self, name: str, submission: Submission, user: str, most: int) -> StudyRecord:
+        running = [each for each in self._studies.values() if each.is_running]
+        if sum(each.record.user == user for each in running) >= most:
+            raise Refused(429, f"{most:,} studies of yours are being tuned: wait until one has ended", 60.0)
+        record = StudyRecord(name, user, submission, "running", time.time(), began=Moment.now())
+        self._records.keep(record)
+        assert self._aio is not None
+        live = self._studies[name] = Live(record, self._aio)
+        self._start(live)
+        return record
+
+    def _check_same(self, known: Live, submission: Submission, user: str) -> None:
+        record = known.record
+        if record.user != user:
+            raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
+        if known.is_running and (
+            differ := _differences(lambda each: self._identify(each, user), record.submission, submission)
+        ):
+            raise Refused(
+                409,
+                f"study {record.name!r} is being tuned with another definition ({shown(differ)}): give "
+                "this one another name, or end that one first with hippo stop",
+            )
 
     def end(self, name: str, end: Ended, state: State | None = None) -> None:
         """Record how a study ended: from now on it has."""
@@ -233,14 +256,12 @@ class Studies:
             return "\n".join(log.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
 
 
-def _check_same(known: Live, submission: Submission, user: str) -> None:
-    record = known.record
-    differ = differences(record.submission, submission)
-    if record.user != user:
-        raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
-    if differ and known.is_running:
-        raise Refused(
-            409,
-            f"study {record.name!r} is being tuned with another definition ({'; '.join(differ)}): give this "
-            "one another name, or end that one first with hippo stop",
-        )
+def _differences(identify: Callable[[Definition], Identity], one: Submission, other: Submission) -> list[str]:
+    """Say what differs in what the plans are found by, and in everything else."""
+    rest = differences(one, other)
+    if one.definition == other.definition:
+        return rest
+    before, now = identify(one.definition), identify(other.definition)
+    if before.key == now.key:
+        return rest
+    return before.changes_to(now) + rest or ["training code: changed"]
