@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+import pytest
+
 from hippotune.store.served import served_at
+from postgres import postgresql_server
 from served.serving import wait_for
 
 STUDY = """
@@ -27,9 +31,13 @@ tuner = hippo.GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_ste
 """
 
 
-def hippo(folder: Path, *arguments: str) -> str:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hippotune", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
+
+
+def hippo(folder: Path, *arguments: str) -> str:
+    done = run(folder, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -56,3 +64,39 @@ def test_a_study_is_submitted_followed_read_and_stopped(tmp_path: Path) -> None:
         hippo(tmp_path, "stop")
     wait_for(lambda: served_at(home) is None)
     assert "total 4" in hippo(tmp_path, "show", "adds")
+
+
+def test_a_server_that_is_started_has_the_store_of_the_study(tmp_path: Path) -> None:
+    home = tmp_path / ".hippo"
+    with postgresql_server() as server:
+        store = server.url % "postgres"
+        with_password = store.replace("hippo@", "hippo:s%2Fcret@")
+        (tmp_path / "adds.py").write_text(STUDY.replace("Adds, exec", f"Adds, store={with_password!r}, exec"))
+        hippo(tmp_path, "submit", "adds.py")
+        try:
+            commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+            ours = next(" ".join(each) for each in commands if "serve" in each and store in each)
+            assert "cret" not in ours
+            hippo(tmp_path, "attach", "adds", "--no-progress")
+        finally:
+            hippo(tmp_path, "stop")
+            wait_for(lambda: served_at(home) is None)
+        assert "total 4" in hippo(tmp_path, "ls", "--store", store)
+    assert not list(home.glob("*.sqlite*"))
+
+
+@pytest.mark.parametrize(
+    ("executor", "named"),
+    [("Ray()", "Ray"), ("Pool(2).executor()", "Pool"), ("Local(1, threads=2)", "threads=")],
+)
+def test_an_executor_that_a_server_is_not_started_with_is_refused(
+    tmp_path: Path, executor: str, named: str
+) -> None:
+    (tmp_path / "adds.py").write_text(STUDY.replace("hippo.Local(1)", f"hippo.{executor}"))
+    done = run(tmp_path, "submit", "adds.py")
+    if started := served_at(tmp_path / ".hippo"):
+        hippo(tmp_path, "stop")
+    assert started is None
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert "hippo serve --home .hippo --executor" in done.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from hippotune.cli.studies import add_store, add_url, home_of
 from hippotune.errors import HippoError
@@ -32,14 +34,23 @@ def url_of(options: argparse.Namespace) -> str:
     return url
 
 
-def start_server(home: Path, executor: str) -> str:
-    """Start a server for a home, on loopback and at any port, that outlives this process; return its URL."""
+def start_server(home: Path, executor: str, storage: str | None = None, store: str | None = None) -> str:
+    """Start a server for a home, on loopback and at any port, that outlives this process; return its URL.
+
+    `storage` is where its checkpoints are, and `store` its database, where they are not below it.
+    """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "server.log"
-    command = [sys.executable, "-m", "hippotune", "serve", "--home", str(home), "--port", "0"]
+    command = [sys.executable, "-m", "hippotune", "serve", "--home", storage or str(home), "--port", "0"]
+    environment = dict(os.environ)
+    if store is not None:
+        store, password = _apart(store)
+        command += ["--store", store]
+        environment |= {"PGPASSWORD": password} if password else {}
     with log.open("ab") as output:
         process = subprocess.Popen(
             [*command, "--allow-code", "--executor", executor],
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -53,3 +64,12 @@ def start_server(home: Path, executor: str) -> str:
             break
         time.sleep(0.05)
     raise HippoError(f"a server for {home} did not start; see {log}")
+
+
+def _apart(store: str) -> tuple[str, str | None]:
+    """Return the URL of a database without its password, which others would read in a list of processes."""
+    parts = urlsplit(store)
+    if parts.password is None:
+        return store, None
+    user, _, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}@{place}").geturl(), unquote(parts.password)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from hippotune.cli.command import Commands, add_command, add_file
 from hippotune.cli.script import load
-from hippotune.errors import MissingExtra
+from hippotune.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
 
 _DESCRIPTION = """\
 Have a server tune the study that FILE defines, in the background: this terminal may be closed.
-Where no server has the study's home, one is started on this machine.
+Where no server has the study's home, one is started on this machine, with as many workers as the
+study has, and with its store.
 
 With --ray, FILE and what lies beside it are sent to a Ray cluster instead, and run there as a Ray
 job. Folders named .hippo and large files stay here; the study's home has to last longer than the
@@ -77,18 +78,35 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def _server_of(study: Study) -> str:
-    """Return the server that has a study's home, or start one."""
+    """Return the server that has a study's home, or start one with the study's workers and store."""
     from hippotune.cli.server import start_server
-    from hippotune.executors.local.executor import Local
     from hippotune.store.served import served_at
 
     url = served_at(study.home)
     if url:
         return url
-    workers = study.executor.workers if isinstance(study.executor, Local) else 2
-    url = start_server(study.home, f"local:{workers}")
+    url = start_server(study.home, _executor_of(study), study.storage, study.store_url)
     print(f"started a server for {study.home} at {url}; to end it: hippo stop --url {url}")
     return url
+
+
+def _executor_of(study: Study) -> str:
+    """Return the executor of a study as an argument of ``hippo serve``."""
+    from hippotune.executors.local.executor import Local
+
+    executor, what = study.executor, ""
+    if type(executor) is not Local:
+        what = f"the study's executor ({type(executor).__name__})"
+    elif executor.threads is not None or executor.hang_after is not None:
+        what = "threads= and hang_after= of the study's executor"
+    if what:
+        place = f"--home {study.storage or study.home}{' --store URL' if study.store_url else ''}"
+        raise InvalidInput(
+            f"hippo submit starts a server with hippo.Local(workers=N) and cannot pass on {what}. Start the "
+            f"server yourself: hippo serve {place} --executor ray:ADDRESS, or --executor FILE.py:NAME with a "
+            "function that returns an executor; then submit with --url"
+        )
+    return f"local:{executor.workers}"
 
 
 def _description(file: str) -> dict[str, Any] | None:

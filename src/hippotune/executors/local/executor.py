@@ -58,7 +58,7 @@ class Local(Executor):
 
     def __init__(self, workers: int = 2, hang_after: float | None = None, threads: int | None = None) -> None:
         self._workers = checks.whole("workers", workers)
-        self._hang_after = checks.hang_after(hang_after)
+        self.hang_after = checks.hang_after(hang_after)
         self.threads = None if threads is None else checks.whole("threads", threads)
         self._slots: dict[int, Slot] = {}
         self._groups = WorkerGroups()
@@ -131,7 +131,7 @@ class Local(Executor):
             for path in (job.checkpoints, *job.checkpoints.rglob("*")):
                 os.chown(path, portable.user_named(self.worker_user)[0], -1, follow_symlinks=False)
         slots: dict[int, Slot] = {}
-        groups, hang_after = WorkerGroups(), self._hang_after
+        groups, hang_after = WorkerGroups(), self.hang_after
 
         def make(number: int) -> list[Slot]:
             on = number if job.packing > 1 else None
