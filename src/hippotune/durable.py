@@ -1,15 +1,27 @@
-"""Files that appear whole or not at all, and that a loss of power does not take away."""
+"""Files that appear whole or not at all, that a loss of power does not take away, and their names."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
+
+
+def file_name(text: str, most: int) -> str:
+    """Return a name for a file of any text, another one for each; what is above `most` characters is cut."""
+    name = quote(text, safe=" ()=,+@", errors="replace")
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > most:
+        name = f"{name[:most]}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+    return name
 
 
 @contextmanager

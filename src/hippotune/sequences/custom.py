@@ -87,6 +87,7 @@ class Function(Sequence):
         """Return a reference to the function, with a fingerprint of its source."""
         function = self.arguments[0]
         reference = f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', None)}"
+        _check_importing(reference)
         try:
             found = _imported(reference)
         except (ImportError, AttributeError, ValueError):
@@ -103,10 +104,7 @@ class Function(Sequence):
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Any:
         """Import the function; refuse it if its source is no longer what it was."""
         reference = str(arguments.get("fn"))
-        if not _may_import:
-            raise InvalidInput(
-                f"the function {reference} is code, which is not run here; pass steps= to have its values"
-            )
+        _check_importing(reference)
         try:
             function = _imported(reference)
         except (ImportError, AttributeError, ValueError) as error:
@@ -127,7 +125,7 @@ class Function(Sequence):
 
 
 def refuse_functions() -> None:
-    """Never import a function again because JSON names it: for processes in which no user code may run."""
+    """Take no function by name any more: for a server, which runs no user code, and those that ask it."""
     global _may_import
     _may_import = False
 
@@ -139,6 +137,14 @@ def _check_callable(fn: object) -> None:
         hash(fn)
     except TypeError:
         raise InvalidInput(f"fn is {fn!r}, which is not hashable; expected a function of the step") from None
+
+
+def _check_importing(reference: str) -> None:
+    if not _may_import:
+        raise InvalidInput(
+            f"the function {reference} is code, and a plan on a server takes values only; pass steps= to "
+            "have them: Function(fn, steps=100)"
+        )
 
 
 def _imported(reference: str) -> Any:

@@ -26,7 +26,7 @@ from hippotune.serve.openapi import document
 from hippotune.serve.pages import Pages
 from hippotune.serve.plan_routes import PlanRoutes
 from hippotune.serve.routes import Route
-from hippotune.serve.study_routes import StudyRoutes
+from hippotune.serve.study_routes import StudyRoutes, with_names
 from hippotune.serve.version import MINIMUM, VERSION
 from hippotune.store.catalog import open_store
 
@@ -91,7 +91,7 @@ class Application:
             ],
             lifespan=self._lifespan,
         )
-        self.asgi = guard.turns.around(self.routed)
+        self.asgi = guard.turns.around(with_names(self.routed))
 
     def _own(self) -> list[Route]:
         return [

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from hippotune.durable import replacing
+from hippotune.durable import file_name, replacing
 from hippotune.errors import StoreError
 from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission
 from hippotune.serve.messages import ConfigJson, Failure, Number
 
 _LEAST = 0.01
+_MOST_CHARACTERS = 230
 State = Literal["running", "ended", "failed", "stopped"]
 
 
@@ -111,7 +111,7 @@ class Records:
     def keep(self, record: StudyRecord) -> None:
         """Write a study down, before returning."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        target = self._folder / f"{quote(record.name, safe=' ()=,+@')}.json"
+        target = self._folder / f"{file_name(record.name, _MOST_CHARACTERS)}.json"
         with replacing(target) as temporary:
             temporary.write_bytes(msgspec.json.encode(record))
 

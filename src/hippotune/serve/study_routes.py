@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
@@ -22,6 +24,7 @@ from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
 from hippotune.serve.studies import Live, Studies
 
 _END_BYTES = 256 << 20
+_ALL = "/studies"
 
 
 class Going(Struct, forbid_unknown_fields=True):
@@ -59,9 +62,9 @@ class StudyRoutes:
 
     def table(self) -> list[Route]:
         """Return what is served."""
-        one = "/studies/{name}"
+        one = f"{_ALL}/{{name}}"
         return [
-            Route("GET", "/studies", "read", self.list, "List studies", answer=list[StudyLine]),
+            Route("GET", _ALL, "read", self.list, "List studies", answer=list[StudyLine]),
             Route(
                 "PUT",
                 one,
@@ -122,13 +125,13 @@ class StudyRoutes:
         """Tune a study."""
         limits = self._guard.limits
         submission = await read_body(request, Submission, limits.body_bytes)
-        name, user = request.path_params["name"], request.state.user.name
+        name, user = _name(request), request.state.user.name
         record = await asyncio.to_thread(self._studies.submit, name, submission, user, limits.studies)
         return reply(line_of(record))
 
     async def get(self, request: Request) -> Response:
         """Return a study."""
-        return reply(self._studies.get(request.path_params["name"]).record)
+        return reply(self._studies.get(_name(request)).record)
 
     async def stop(self, request: Request) -> Response:
         """End a study."""
@@ -139,7 +142,7 @@ class StudyRoutes:
 
     async def events(self, request: Request) -> Response:
         """Follow a study."""
-        live = self._studies.get(request.path_params["name"])
+        live = self._studies.get(_name(request))
         said = request.headers.get("last-event-id", "0")
         after = int(said) if said.isdecimal() and live.outbox.knows(int(said)) else 0
         every = pause_of(request, 0.2)
@@ -175,7 +178,22 @@ class StudyRoutes:
         return Response(status_code=204)
 
     def _own(self, request: Request) -> Live:
-        live, user = self._studies.get(request.path_params["name"]), request.state.user
+        live, user = self._studies.get(_name(request)), request.state.user
         if live.record.user != user.name and not user.may("admin"):
             raise Refused(403, f"the study is {live.record.user}'s")
         return live
+
+
+def with_names(app: ASGIApp) -> ASGIApp:
+    """Return an application that finds a study by any name: a slash in it is no part of the address."""
+
+    async def found(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(f"{_ALL}/"):
+            scope["path"] = scope["raw_path"].decode("latin-1")  # as it was sent: `_name` decodes it
+        await app(scope, receive, send)
+
+    return found
+
+
+def _name(request: Request) -> str:
+    return unquote(request.path_params["name"])

@@ -21,6 +21,7 @@ from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_value
 from hippotune.sequences.config import Config
+from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.following import address
@@ -131,6 +132,7 @@ def main() -> None:
     parcel, text, content, limits, (url, token, certificate) = pickle.loads(sys.stdin.buffer.read())
     submission = msgspec.json.decode(text, type=Submission)
     api = Api(url, token, certificate=certificate)
+    refuse_functions()
     try:
         trainer = unpack(parcel).opened
         if content is None:

@@ -9,7 +9,6 @@ At the end of a tuning the best result is exported below the home; a study has o
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -20,9 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from hippotune.durable import replacing
+from hippotune.durable import file_name, replacing
 from hippotune.errors import HippoError, InvalidInput, MissingExtra, NothingToExport
 from hippotune.sequences.config import Config
 
@@ -163,12 +161,7 @@ def find_export(home: Path, study: str, since: float) -> Path | None:
 
 def export_folder(home: Path, study: str) -> Path:
     """Return the folder of a study's automatic exports; two studies never have the same."""
-    name = quote(study, safe=" ()=,+@", errors="replace")
-    if name.startswith("."):
-        name = f"%2E{name[1:]}"
-    if len(name) > _MOST_CHARACTERS:
-        name = f"{name[:_MOST_CHARACTERS]}-{hashlib.sha256(study.encode(errors='replace')).hexdigest()[:16]}"
-    return home / "exports" / name
+    return home / "exports" / file_name(study, _MOST_CHARACTERS)
 
 
 def _exports_in(folder: Path) -> list[Path]:

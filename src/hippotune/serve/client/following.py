@@ -127,7 +127,7 @@ def send_study(
 
 def address(name: str) -> str:
     """Return where a study is found on a server."""
-    return f"/studies/{quote(name, safe='')}"
+    return f"/studies/{quote(name, safe='').replace('.', '%2E')}"  # .. would be the address above
 
 
 def follow(api: Api, name: str, view: View) -> StudyRecord:
