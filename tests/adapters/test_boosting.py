@@ -244,11 +244,14 @@ def test_an_estimator_may_draw_from_the_shared_generator(estimator: BaseEstimato
     ("trainer", "params", "message"),
     [
         (XGBoost, {"seed": 4}, r"seed=4.*Study\(seed"),
+        (XGBoost, {"random_state": 4}, r"random_state=4.*Study\(seed"),
         (XGBoost, {"num_boost_round": 4}, "num_boost_round=4.*a tuner asks"),
         (XGBoost, {"early_stopping_rounds": 4}, "early_stopping_rounds.*MedianStopping"),
         (XGBoost, {"updater": "grow_histmaker"}, "updater.*tree_method"),
         (LightGBM, {"boosting": "dart"}, "boosting='dart'.*plain boosting"),
         (LightGBM, {"data_sample_strategy": "goss"}, "goss.*no checkpoint reaches"),
+        (LightGBM, {"boost": "dart"}, "boost='dart'.*plain boosting"),
+        (LightGBM, {"n_estimators": 4}, "n_estimators=4.*a tuner asks"),
         (LightGBM, {"bagging_seed": 4}, r"bagging_seed=4.*Study\(seed"),
     ],
 )
@@ -264,6 +267,55 @@ def test_a_setting_that_cannot_hold_is_named(
     Wrong.params = {}
     with pytest.raises(TrainerError, match=message):
         uninterrupted(Wrong, Config(params), 1)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "params", "hp", "message"),
+    [
+        (XGBoost, {}, {"etta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"verbosity": 0}, {"etta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"etta": 0.1}, {"eta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"booster": "gblinear"}, {"max_depth": 3}, "XGBoost does not use 'max_depth'"),
+        (
+            XGBoost,
+            {"learning_rate": 0.3},
+            {"eta": 0.1},
+            "'learning_rate' and 'eta' are one parameter of XGBoost",
+        ),
+        (XGBoost, {}, {"lambda": 1, "reg_lambda": 2}, "'lambda' and 'reg_lambda' are one"),
+        (LightGBM, {}, {"learning_ratee": 0.1}, "LightGBM does not use 'learning_ratee'"),
+        (
+            LightGBM,
+            {"learning_rate": 0.3},
+            {"eta": 0.1},
+            "'learning_rate' and 'eta' are one parameter of LightGBM",
+        ),
+        (
+            LightGBM,
+            {},
+            {"subsample": 0.3, "bagging_fraction": 0.1},
+            "'bagging_fraction' and 'subsample' are one",
+        ),
+    ],
+)
+def test_a_parameter_without_an_effect_is_named_before_a_round_is_trained(
+    trainer: type[BoostingTrainer], params: dict[str, Any], hp: dict[str, Any], message: str
+) -> None:
+    class Wrong(trainer):  # type: ignore[misc, valid-type]
+        def boost(self) -> None:
+            raise AssertionError("a round was trained")
+
+    Wrong.params = params
+    with pytest.raises(TrainerError, match=message):
+        uninterrupted(Wrong, Config(hp), 1)
+
+
+def test_a_hyper_parameter_may_stand_in_params_under_the_same_name() -> None:
+    class Both(Plain, XGBoost):
+        pass
+
+    Both.params = {"eta": 0.3, "eval_metric": ["logloss", "auc"], "disable_default_eval_metric": 0}
+    uninterrupted(Both, Config({"eta": 0.1}), 1)
 
 
 def test_lightgbm_may_be_told_what_it_does_anyway() -> None:

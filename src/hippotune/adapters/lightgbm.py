@@ -6,6 +6,7 @@ trees say of the data is where a new booster starts from, and the trees are put 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,15 +23,11 @@ from hippotune.adapters.boosting import BoostingTrainer, because, refused_by_all
 from hippotune.trainers.base import UserCall
 
 _SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed")
-_FRACTION = ("bagging_fraction", "sub_row", "subsample", "bagging")
 _NO_CHECKPOINT = "LightGBM keeps part of its state where no checkpoint reaches"
 _HELD = {  # the values that hold, of what would be refused otherwise
     "boosting": "gbdt",
-    "boosting_type": "gbdt",
-    "boost": "gbdt",
     "data_sample_strategy": "bagging",
     "linear_tree": False,
-    "linear_trees": False,
     "use_quantized_grad": False,
 }
 
@@ -42,20 +39,23 @@ class LightGBMTrainer(BoostingTrainer):
     and write `evaluate`. Hyper-parameters are those of LightGBM: ``learning_rate``, ``num_leaves``, …
     """
 
-    refused = (
+    library = "LightGBM"
+    refused = (  # by their main names
         refused_by_all(
-            steps="num_iterations num_iteration n_iter num_tree num_trees num_round num_rounds nrounds "
-            "num_boost_round n_estimators max_iter",
-            seeds="seed random_seed random_state drop_seed bagging_fraction_seed " + " ".join(_SEEDS),
-            stopping="early_stopping_round early_stopping_rounds early_stopping n_iter_no_change",
+            steps="num_iterations",
+            seeds="seed drop_seed " + " ".join(_SEEDS),
+            stopping="early_stopping_round",
         )
-        | because("input_model model_input model_in", "a trial starts from scratch or from a checkpoint")
+        | because("input_model", "a trial starts from scratch or from a checkpoint")
         | because(" ".join(_HELD), f"{_NO_CHECKPOINT}; expected plain boosting, with bagging or without")
     )
 
     def check(self, given: Any, where: str) -> None:
         """Raise where something cannot hold."""
-        super().check({name: given[name] for name in given if given[name] != _HELD.get(name, ...)}, where)
+        super().check(
+            {name: given[name] for name in given if given[name] != _HELD.get(self.main_name(name), ...)},
+            where,
+        )
 
     def begin(self) -> None:
         """Make a booster without a tree."""
@@ -95,6 +95,14 @@ class LightGBMTrainer(BoostingTrainer):
         if self.trees.is_open:
             self.trees.booster.reset_parameter(values)
 
+    def main_name(self, name: str) -> str:
+        """Return LightGBM's main name of a parameter."""
+        return _main_names().get(name, name)
+
+    def unused(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what LightGBM does not know."""
+        return [name for name in given if name not in _main_names()]
+
     def begin_step(self) -> None:
         """Begin sampling anew."""
         if not self.trees.is_open:
@@ -132,10 +140,15 @@ class LightGBMTrainer(BoostingTrainer):
 
     def _bagging(self) -> list[Any]:
         """Return how often rows are drawn, and which share of all rows, of positive and of negative ones."""
-        shares = [
-            self.value(*(f"{kind}{name}" for name in _FRACTION), default=1.0) for kind in ("", "pos_", "neg_")
-        ]
-        return [self.value("bagging_freq", "subsample_freq", default=0), *shares]
+        shares = [self.value(f"{kind}bagging_fraction", default=1.0) for kind in ("", "pos_", "neg_")]
+        return [self.value("bagging_freq", default=0), *shares]
+
+
+@functools.cache
+def _main_names() -> dict[str, str]:
+    """Return every name of a parameter that LightGBM knows, with the main name of that parameter."""
+    table = basic._ConfigAliases._get_all_param_aliases()  # type: ignore[attr-defined]
+    return {name: main for main, names in table.items() for name in names}
 
 
 class Trees:
