@@ -48,7 +48,7 @@ def by_xgboost(params: Mapping[str, Any], config: Config, rounds: int = ROUNDS) 
             step, within = divmod(epoch, rounds)
             if not within:
                 model.set_param(config.values(step))
-                begin_sampling_of_xgboost(model, SEED, params.get("tree_method", "auto"))
+                begin_sampling_of_xgboost(model, SEED)
             return False
 
     data = xgb.DMatrix(X[:200], Y[:200])

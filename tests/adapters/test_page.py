@@ -90,12 +90,17 @@ def test_the_trainer_of_the_page_learns(block: str, name: str, config: dict[str,
     assert before[metric] != after[metric]
 
 
-def test_the_same_run_in_xgboost_alone() -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"tree_method": "approx"}, {"tree_method": "exact"}, {"booster": "dart", "rate_drop": 0.3}],
+)
+def test_the_same_run_in_xgboost_alone(more: dict[str, Any]) -> None:
     names = names_of(XGBOOST)
+    trainer = names["Cancer"]
+    trainer.params = {**trainer.params, "colsample_bytree": 0.5, **more}
     config = Config({"eta": MultiStep(0.3, [2], 0.5), "subsample": 0.7})
-    cancer, metrics = steps(names["Cancer"], config, 3)
+    cancer, metrics = steps(trainer, config, 3)
     assert metrics[0].keys() == {"val_logloss", "val_auc"}
-    given = {"config": config, "seed": cancer.seed, "params": names["Cancer"].params, "data": cancer.data}
-    names |= given
+    names |= {"config": config, "seed": cancer.seed, "params": trainer.params, "data": cancer.data}
     exec(XGBOOST_ALONE.replace("xgb.train", "alone = xgb.train").replace(" 200,", " 30,"), names)
     assert names["alone"].get_dump() == cancer.booster.get_dump()

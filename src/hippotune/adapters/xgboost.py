@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import warnings
 from collections.abc import Mapping
@@ -65,9 +66,7 @@ class XGBoostTrainer(BoostingTrainer):
 
     def begin_step(self) -> None:
         """Begin sampling anew."""
-        linear = self.value("booster") == "gblinear"
-        method = None if linear else self.value("tree_method", default="auto")
-        begin_sampling(self.booster, self.seed, method)
+        begin_sampling(self.booster, self.seed)
 
     def boost(self) -> None:
         """Train a round. To be overridden for an objective of one's own: ``update(..., fobj=...)``."""
@@ -116,14 +115,23 @@ def _main_name(name: str) -> str:
     return name
 
 
-def begin_sampling(booster: xgboost.Booster, seed: int, tree_method: str | None = "auto") -> None:
-    """Forget what a booster drew before: as in a booster that was loaded a moment ago. Without trees: None.
+def begin_sampling(booster: xgboost.Booster, seed: int) -> None:
+    """Forget what a booster drew before: as in a booster that was loaded a moment ago.
 
     The sampler of columns lives as long as the updater that grows trees. Another method brings another
     updater, once it is configured; then the first method's is made anew.
     """
-    if tree_method is not None:
-        booster.set_param({"tree_method": "hist" if tree_method in ("approx", "exact") else "approx"})
+    method = _tree_method(booster)
+    if method is not None:
+        booster.set_param({"tree_method": "hist" if method in ("approx", "exact") else "approx"})
         booster.save_config()  # configures
-        booster.set_param({"tree_method": tree_method})
+        booster.set_param({"tree_method": method})
     booster.set_param({"seed": seed % 2**31})
+
+
+def _tree_method(booster: xgboost.Booster) -> str | None:
+    """Return how a booster grows trees; None for a linear one."""
+    kind = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    trees = kind.get("gbtree", kind)  # the trees of DART are in a booster of their own
+    method: str | None = trees.get("gbtree_train_param", {}).get("tree_method")
+    return method
