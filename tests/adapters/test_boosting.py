@@ -250,6 +250,8 @@ def test_an_estimator_may_draw_from_the_shared_generator(estimator: BaseEstimato
         (XGBoost, {"updater": "grow_histmaker"}, "updater.*tree_method"),
         (LightGBM, {"boosting": "dart"}, "boosting='dart'.*plain boosting"),
         (LightGBM, {"data_sample_strategy": "goss"}, "goss.*no checkpoint reaches"),
+        (LightGBM, {"cegb_penalty_feature_coupled": "5,5"}, "cegb_penalty_feature_coupled.*no checkpoint"),
+        (LightGBM, {"cegb_penalty_feature_lazy": "5,5"}, "cegb_penalty_feature_lazy.*no checkpoint"),
         (LightGBM, {"boost": "dart"}, "boost='dart'.*plain boosting"),
         (LightGBM, {"n_estimators": 4}, "n_estimators=4.*a tuner asks"),
         (LightGBM, {"bagging_seed": 4}, r"bagging_seed=4.*Study\(seed"),
@@ -320,6 +322,17 @@ def test_a_hyper_parameter_may_stand_in_params_under_the_same_name() -> None:
 
 def test_lightgbm_may_be_told_what_it_does_anyway() -> None:
     LightGBM().check({"boosting": "gbdt", "linear_tree": False}, "params")
+
+
+def test_positions_of_lightgbm_are_refused() -> None:
+    class Ranked(LightGBM):
+        def prepare(self) -> None:
+            rows = {"group": [100, 100], "position": np.tile(np.arange(10), 20)}
+            self.data = lgb.Dataset(X[:200], Y[:200], free_raw_data=False, **rows)
+
+    Ranked.params = {"objective": "lambdarank"}
+    with pytest.raises(TrainerError, match="self.data has positions.*no checkpoint reaches"):
+        uninterrupted(Ranked, Config({"learning_rate": 0.1}), 1)
 
 
 def test_a_step_is_a_multiple_of_bagging_freq() -> None:

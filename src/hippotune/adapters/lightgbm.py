@@ -48,6 +48,10 @@ class LightGBMTrainer(BoostingTrainer):
         )
         | because("input_model", "a trial starts from scratch or from a checkpoint")
         | because(" ".join(_HELD), f"{_NO_CHECKPOINT}; expected plain boosting, with bagging or without")
+        | because(
+            "cegb_penalty_feature_coupled cegb_penalty_feature_lazy",
+            f"{_NO_CHECKPOINT}, here which features were paid for; expected cegb_penalty_split at most",
+        )
     )
 
     def check(self, given: Any, where: str) -> None:
@@ -74,6 +78,10 @@ class LightGBMTrainer(BoostingTrainer):
             raise TrainerError(
                 "self.data has an init_score; expected none: a trial that goes on from a checkpoint starts "
                 "from the scores of its own trees"
+            )
+        if getattr(data, "position", None) is not None:
+            raise TrainerError(
+                f"self.data has positions; expected none: {_NO_CHECKPOINT}, here the bias of each position"
             )
         self.trees = Trees()
 
