@@ -63,8 +63,7 @@ def by_lightgbm(params: Mapping[str, Any], config: Config, rounds: int = ROUNDS)
         if not within:
             values = config.values(number)
             env.model.reset_parameter(values)
-            fraction = values.get("bagging_fraction")
-            begin_sampling_of_lightgbm(env.model, step_seed(SEED, env.iteration), fraction)
+            begin_sampling_of_lightgbm(env.model, step_seed(SEED, env.iteration))
 
     step.before_iteration = True  # type: ignore[attr-defined]
     data = lgb.Dataset(X[:200], Y[:200], free_raw_data=False)
@@ -331,7 +330,7 @@ def test_positions_of_lightgbm_are_refused() -> None:
             self.data = lgb.Dataset(X[:200], Y[:200], free_raw_data=False, **rows)
 
     Ranked.params = {"objective": "lambdarank"}
-    with pytest.raises(TrainerError, match="self.data has positions.*no checkpoint reaches"):
+    with pytest.raises(TrainerError, match=r"has positions.*no checkpoint reaches"):
         uninterrupted(Ranked, Config({"learning_rate": 0.1}), 1)
 
 

@@ -22,7 +22,7 @@ from hippotune import Config, MultiStep
 from hippotune.trainers.session import Session
 
 x_train, y_train, x_val, y_val = X[:200], Y[:200], X[200:], Y[200:]
-SKLEARN, XGBOOST, XGBOOST_ALONE, LIGHTGBM, TRANSFORMERS, LIGHTNING = python("adapters")
+SKLEARN, XGBOOST, XGBOOST_ALONE, LIGHTGBM, LIGHTGBM_ALONE, TRANSFORMERS, LIGHTNING = python("adapters")
 
 
 def read_blocks() -> tuple[Any, Any]:
@@ -104,3 +104,15 @@ def test_the_same_run_in_xgboost_alone(more: dict[str, Any]) -> None:
     names |= {"config": config, "seed": cancer.seed, "params": trainer.params, "data": cancer.data}
     exec(XGBOOST_ALONE.replace("xgb.train", "alone = xgb.train").replace(" 200,", " 30,"), names)
     assert names["alone"].get_dump() == cancer.booster.get_dump()
+
+
+@pytest.mark.parametrize("fraction", ["bagging_fraction", "subsample"])
+def test_the_same_run_in_lightgbm_alone(fraction: str) -> None:
+    names = names_of(LIGHTGBM)
+    trainer = names["Diabetes"]
+    trainer.params = {**trainer.params, "feature_fraction": 0.5, "verbosity": -1}
+    config = Config({"learning_rate": MultiStep(0.3, [2], 0.5), fraction: MultiStep(0.7, [1], 0.8)})
+    diabetes, _ = steps(trainer, config, 3)
+    names |= {"config": config, "seed": diabetes.seed, "params": trainer.params, "data": diabetes.data}
+    exec(LIGHTGBM_ALONE.replace("lgb.train", "alone = lgb.train").replace(" 100,", " 15,"), names)
+    assert (names["alone"].predict(x_val) == diabetes.booster.predict(x_val)).all()

@@ -20,9 +20,13 @@ except ImportError as error:
     raise MissingExtra("LightGBMTrainer needs LightGBM: pip install 'hippotune[lightgbm]'") from error
 
 from hippotune.adapters.boosting import BoostingTrainer, because, refused_by_all, step_seed
+from hippotune.short import listed
 from hippotune.trainers.base import UserCall
 
 _SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed")
+_FRACTION = "bagging_fraction"
+# How often rows are drawn, and which share of all rows, of positive and of negative ones.
+_BAGGING = {"bagging_freq": 0, _FRACTION: 1.0, "pos_bagging_fraction": 1.0, "neg_bagging_fraction": 1.0}
 _NO_CHECKPOINT = "LightGBM keeps part of its state where no checkpoint reaches"
 _HELD = {  # the values that hold, of what would be refused otherwise
     "boosting": "gbdt",
@@ -87,6 +91,11 @@ class LightGBMTrainer(BoostingTrainer):
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Hand hyper-parameters to LightGBM, by the names that it knows."""
+        if of_data := lightgbm.Dataset(None, params=dict(hp)).get_params():
+            raise TrainerError(
+                f"{listed(of_data)} cannot be a hyper-parameter: it decides how the Dataset is made, which "
+                f"is done once, after prepare(). Put it into params of {type(self).__name__}"
+            )
         before = self._bagging()
         super().setup(hp)
         frequency, *_ = self._bagging()
@@ -115,9 +124,7 @@ class LightGBMTrainer(BoostingTrainer):
         """Begin sampling anew."""
         if not self.trees.is_open:
             self._open()
-        frequency, fraction, *of_classes = self._bagging()
-        bagged = frequency and min(fraction, *of_classes) < 1
-        begin_sampling(self.booster, step_seed(self.seed, self.round), fraction if bagged else None)
+        begin_sampling(self.booster, step_seed(self.seed, self.round))
 
     def boost(self) -> None:
         """Train a round. To be overridden for an objective of one's own: ``booster.update(fobj=...)``."""
@@ -147,9 +154,7 @@ class LightGBMTrainer(BoostingTrainer):
         return {"verbosity": -1, **self.params}
 
     def _bagging(self) -> list[Any]:
-        """Return how often rows are drawn, and which share of all rows, of positive and of negative ones."""
-        shares = [self.value(f"{kind}bagging_fraction", default=1.0) for kind in ("", "pos_", "neg_")]
-        return [self.value("bagging_freq", default=0), *shares]
+        return [self.value(name, default) for name, default in _BAGGING.items()]
 
 
 @functools.cache
@@ -194,14 +199,20 @@ class Trees:
         self.is_open = False
 
 
-def begin_sampling(booster: lightgbm.Booster, seed: int, bagging_fraction: float | None = None) -> None:
+def begin_sampling(booster: lightgbm.Booster, seed: int) -> None:
     """Forget what a booster drew before: as in one that was made a moment ago, with this seed.
 
     LightGBM seeds the sampling of columns anew where the seed changes, and that of rows where the fraction
     does: so it changes, and changes back.
     """
-    if bagging_fraction is not None:
-        booster.reset_parameter({"bagging_fraction": bagging_fraction / 2})
-        booster.reset_parameter({"bagging_fraction": bagging_fraction, **dict.fromkeys(_SEEDS, seed)})
+    names = {_main_names().get(name, name): name for name in booster.params}
+    name = names.get(_FRACTION, _FRACTION)  # under the name that it was given by
+    frequency, fraction, *of_classes = (
+        booster.params.get(names.get(main, main), default) for main, default in _BAGGING.items()
+    )
+    seeds = dict.fromkeys(_SEEDS, seed)
+    if frequency and min(fraction, *of_classes) < 1:
+        booster.reset_parameter({name: fraction / 2})
+        booster.reset_parameter({name: fraction, **seeds})
     else:
-        booster.reset_parameter(dict.fromkeys(_SEEDS, seed))
+        booster.reset_parameter(seeds)
