@@ -162,6 +162,13 @@ def test_a_module_of_a_package_runs_with_relative_imports(folder: Path) -> None:
     missing = hippo(folder, "run", "-m", "balls.flying")
     assert missing.returncode == 2
     assert "no module balls.flying is found" in missing.stderr
+    bare = hippo(folder, "run", "-m", "balls")
+    assert bare.returncode == 2
+    assert "balls is a package without a __main__.py; expected a module of it: -m balls.MODULE" in bare.stderr
+    file = hippo(folder, "run", "balls/falling.py")
+    assert file.returncode == 1
+    assert "name it as a module instead" in file.stderr
+    assert "-m PACKAGE.falling" in file.stderr
 
 
 DESCRIBED = """
