@@ -192,6 +192,31 @@ def test_checkpoint_callbacks_and_progress_bars_are_left_out(of_people: L.Callba
     assert one.callbacks == []
 
 
+class Noticing(L.Callback):
+    validations = 0
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        Noticing.validations += 1
+
+
+class WithCallbacks(Net):
+    def configure_callbacks(self) -> list[L.Callback]:
+        return [Noticing()]
+
+
+def test_evaluating_calls_no_hooks_of_callbacks() -> None:
+    class Evaluated(Lit):
+        def build(self) -> None:
+            self.module = WithCallbacks()
+
+    session = Session(Evaluated, {}, SEED)
+    session.start(Config({"lr": 0.1, "bs": 16}), 0, None, False)
+    trainer: Any = session.trainer
+    trainer.metrics()
+    assert Noticing in [type(each) for each in trainer.callbacks]
+    assert Noticing.validations == 0
+
+
 class Scheduled(Net):
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)

@@ -136,7 +136,8 @@ class LightningTrainer(TorchTrainer):
         """Return what Lightning's own ``validate`` finds, by name."""
         gradients = [(part, part.grad) for part in self.module.parameters()]  # validate() drops them
         with _quiet():
-            trainer = self.lightning_trainer(**self.validating)
+            trainer: Any = self.lightning_trainer(**self.validating)
+            trainer._callback_connector._attach_model_callbacks = lambda: None
             found = trainer.validate(self.module, self.datamodule.val_dataloader(), verbose=False)
         self.module.trainer = None
         self.module.to(self.device)
