@@ -162,6 +162,13 @@ def test_a_module_of_a_package_runs_with_relative_imports(folder: Path) -> None:
     missing = hippo(folder, "run", "-m", "balls.flying")
     assert missing.returncode == 2
     assert "no module balls.flying is found" in missing.stderr
+    bare = hippo(folder, "run", "-m", "balls")
+    assert bare.returncode == 2
+    assert "balls is a package without a __main__.py; expected a module of it: -m balls.MODULE" in bare.stderr
+    file = hippo(folder, "run", "balls/falling.py")
+    assert file.returncode == 1
+    assert "name it as a module instead" in file.stderr
+    assert "-m PACKAGE.falling" in file.stderr
 
 
 DESCRIBED = """
@@ -202,6 +209,11 @@ def test_a_study_can_be_described_in_toml(folder: Path) -> None:
         ("balls.py:Falling", "flying.py:Falling", "there is no file"),
         ('"GridSearch"', '"Grid"', "tuner.kind is 'Grid'; expected one of ASHA"),
         ("max_steps", "steps", "tuner GridSearch cannot be made of metric, mode, steps"),
+        ("max_steps", "steps", "it takes space, metric, mode, max_steps"),
+        ("[space]", "[spaces]", "'spaces' is unknown; expected name, trainer, home"),
+        ("MultiStep(0.5, [6], 0.1)", "MultiStep(0.5, [6], 0.1", "'MultiStep(0.5, [6], 0.1' cannot be read"),
+        ("MultiStep(0.5, [6], 0.1)", "MultiStep(0.5, [6]) + 1", "has more than names, numbers"),
+        ("[6], 0.1)", "milestone=[6])", "MultiStep takes value, milestones, gamma"),
         ("MultiStep(0.5, [6], 0.1)", "exit(1)", "'exit(1)' calls exit; expected one of Branches"),
         ("MultiStep(0.5, [6], 0.1)", "Constant(open)", "has more than names, numbers, text and lists"),
         ("[space]", "[space", "is no TOML"),

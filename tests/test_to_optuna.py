@@ -246,6 +246,22 @@ def test_one_and_the_same_sequence_is_left_out() -> None:
     assert params == [{"bs": 1}, {"bs": 2}]
 
 
+def test_the_attributes_of_a_trial_have_its_whole_config(theirs: optuna.Study) -> None:
+    for trial in theirs.trials:
+        assert trial.user_attrs.keys() >= {"lr", "scale", "weight"}
+    assert {"lr": 0.5, "scale": 0.25, "weight": 1}.items() <= theirs.trials[0].user_attrs.items()
+    assert theirs.trials[-1].user_attrs["lr"] == "Exponential(0.5, 0.9)"
+
+
+def test_a_space_comes_back_only_without_schedules(theirs: optuna.Study, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"to_optuna\(\) of a study in which 'lr' had schedules"):
+        hippo.spaces.from_optuna(theirs)
+    with study("constants", tmp_path) as opened:
+        opened.tune(Asking([{"lr": 0.5, "weight": weight} for weight in (1, 2)], 2), progress=False)
+        space = hippo.spaces.from_optuna(opened.to_optuna("height", "min"))
+    assert space.parameters.keys() == {"lr", "weight"}
+
+
 # Plots.
 
 PLOTS: list[tuple[str, Callable[[Any], int]]] = [

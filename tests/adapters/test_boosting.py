@@ -48,7 +48,7 @@ def by_xgboost(params: Mapping[str, Any], config: Config, rounds: int = ROUNDS) 
             step, within = divmod(epoch, rounds)
             if not within:
                 model.set_param(config.values(step))
-                begin_sampling_of_xgboost(model, SEED, params.get("tree_method", "auto"))
+                begin_sampling_of_xgboost(model, SEED)
             return False
 
     data = xgb.DMatrix(X[:200], Y[:200])
@@ -63,8 +63,7 @@ def by_lightgbm(params: Mapping[str, Any], config: Config, rounds: int = ROUNDS)
         if not within:
             values = config.values(number)
             env.model.reset_parameter(values)
-            fraction = values.get("bagging_fraction")
-            begin_sampling_of_lightgbm(env.model, step_seed(SEED, env.iteration), fraction)
+            begin_sampling_of_lightgbm(env.model, step_seed(SEED, env.iteration))
 
     step.before_iteration = True  # type: ignore[attr-defined]
     data = lgb.Dataset(X[:200], Y[:200], free_raw_data=False)
@@ -244,11 +243,16 @@ def test_an_estimator_may_draw_from_the_shared_generator(estimator: BaseEstimato
     ("trainer", "params", "message"),
     [
         (XGBoost, {"seed": 4}, r"seed=4.*Study\(seed"),
+        (XGBoost, {"random_state": 4}, r"random_state=4.*Study\(seed"),
         (XGBoost, {"num_boost_round": 4}, "num_boost_round=4.*a tuner asks"),
         (XGBoost, {"early_stopping_rounds": 4}, "early_stopping_rounds.*MedianStopping"),
         (XGBoost, {"updater": "grow_histmaker"}, "updater.*tree_method"),
         (LightGBM, {"boosting": "dart"}, "boosting='dart'.*plain boosting"),
         (LightGBM, {"data_sample_strategy": "goss"}, "goss.*no checkpoint reaches"),
+        (LightGBM, {"cegb_penalty_feature_coupled": "5,5"}, "cegb_penalty_feature_coupled.*no checkpoint"),
+        (LightGBM, {"cegb_penalty_feature_lazy": "5,5"}, "cegb_penalty_feature_lazy.*no checkpoint"),
+        (LightGBM, {"boost": "dart"}, "boost='dart'.*plain boosting"),
+        (LightGBM, {"n_estimators": 4}, "n_estimators=4.*a tuner asks"),
         (LightGBM, {"bagging_seed": 4}, r"bagging_seed=4.*Study\(seed"),
     ],
 )
@@ -266,8 +270,68 @@ def test_a_setting_that_cannot_hold_is_named(
         uninterrupted(Wrong, Config(params), 1)
 
 
+@pytest.mark.parametrize(
+    ("trainer", "params", "hp", "message"),
+    [
+        (XGBoost, {}, {"etta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"verbosity": 0}, {"etta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"etta": 0.1}, {"eta": 0.1}, "XGBoost does not use 'etta'"),
+        (XGBoost, {"booster": "gblinear"}, {"max_depth": 3}, "XGBoost does not use 'max_depth'"),
+        (
+            XGBoost,
+            {"learning_rate": 0.3},
+            {"eta": 0.1},
+            "'learning_rate' and 'eta' are one parameter of XGBoost",
+        ),
+        (XGBoost, {}, {"lambda": 1, "reg_lambda": 2}, "'lambda' and 'reg_lambda' are one"),
+        (LightGBM, {}, {"learning_ratee": 0.1}, "LightGBM does not use 'learning_ratee'"),
+        (
+            LightGBM,
+            {"learning_rate": 0.3},
+            {"eta": 0.1},
+            "'learning_rate' and 'eta' are one parameter of LightGBM",
+        ),
+        (
+            LightGBM,
+            {},
+            {"subsample": 0.3, "bagging_fraction": 0.1},
+            "'bagging_fraction' and 'subsample' are one",
+        ),
+    ],
+)
+def test_a_parameter_without_an_effect_is_named_before_a_round_is_trained(
+    trainer: type[BoostingTrainer], params: dict[str, Any], hp: dict[str, Any], message: str
+) -> None:
+    class Wrong(trainer):  # type: ignore[misc, valid-type]
+        def boost(self) -> None:
+            raise AssertionError("a round was trained")
+
+    Wrong.params = params
+    with pytest.raises(TrainerError, match=message):
+        uninterrupted(Wrong, Config(hp), 1)
+
+
+def test_a_hyper_parameter_may_stand_in_params_under_the_same_name() -> None:
+    class Both(Plain, XGBoost):
+        pass
+
+    Both.params = {"eta": 0.3, "eval_metric": ["logloss", "auc"], "disable_default_eval_metric": 0}
+    uninterrupted(Both, Config({"eta": 0.1}), 1)
+
+
 def test_lightgbm_may_be_told_what_it_does_anyway() -> None:
     LightGBM().check({"boosting": "gbdt", "linear_tree": False}, "params")
+
+
+def test_positions_of_lightgbm_are_refused() -> None:
+    class Ranked(LightGBM):
+        def prepare(self) -> None:
+            rows = {"group": [100, 100], "position": np.tile(np.arange(10), 20)}
+            self.data = lgb.Dataset(X[:200], Y[:200], free_raw_data=False, **rows)
+
+    Ranked.params = {"objective": "lambdarank"}
+    with pytest.raises(TrainerError, match=r"has positions.*no checkpoint reaches"):
+        uninterrupted(Ranked, Config({"learning_rate": 0.1}), 1)
 
 
 def test_a_step_is_a_multiple_of_bagging_freq() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from torch.utils.data import DataLoader, WeightedRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 
 import hippotune as hippo
 from adapters.common import (
@@ -170,6 +170,53 @@ def test_it_is_evaluated_as_fit_would_evaluate_it_and_without_callbacks_for_logg
     }
 
 
+@pytest.mark.parametrize(
+    "of_people", [L.pytorch.callbacks.ModelCheckpoint(), L.pytorch.callbacks.TQDMProgressBar()]
+)
+def test_checkpoint_callbacks_and_progress_bars_are_left_out(of_people: L.Callback) -> None:
+    class Several(Lit):
+        def make_trainer(self) -> L.Trainer:
+            return self.lightning_trainer(callbacks=[of_people, Average()])
+
+    class One(Lit):
+        def make_trainer(self) -> L.Trainer:
+            return self.lightning_trainer(callbacks=of_people)
+
+    config = Config({"lr": 0.1, "bs": 16})
+    several: Any = cut_after_every_step(Several, config, 2).trainer
+    assert [type(each) for each in several.callbacks] == [Average]
+    session = Session(One, {}, SEED)
+    session.start(config, 0, None, False)
+    session.advance()
+    one: Any = session.trainer
+    assert one.callbacks == []
+
+
+class Noticing(L.Callback):
+    validations = 0
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        Noticing.validations += 1
+
+
+class WithCallbacks(Net):
+    def configure_callbacks(self) -> list[L.Callback]:
+        return [Noticing()]
+
+
+def test_evaluating_calls_no_hooks_of_callbacks() -> None:
+    class Evaluated(Lit):
+        def build(self) -> None:
+            self.module = WithCallbacks()
+
+    session = Session(Evaluated, {}, SEED)
+    session.start(Config({"lr": 0.1, "bs": 16}), 0, None, False)
+    trainer: Any = session.trainer
+    trainer.metrics()
+    assert Noticing in [type(each) for each in trainer.callbacks]
+    assert Noticing.validations == 0
+
+
 class Scheduled(Net):
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
@@ -189,6 +236,10 @@ class Stopping(L.Callback):
         (Net, {"max_steps": 10}, "max_steps=10.*as far as a tuner asks"),
         (Net, {"callbacks": [Stopping()]}, "asked to stop"),
         (Net, {"max_epochs": 5}, "max_epochs=5.*leave it out"),
+        (Net, {"min_epochs": 2}, "min_epochs=2.*as far as a tuner asks"),
+        (Net, {"min_steps": 2}, "min_steps=2.*as far as a tuner asks"),
+        (Net, {"val_check_interval": 0.5}, r"val_check_interval=0.5.*evaluated by evaluate\(\)"),
+        (Net, {"check_val_every_n_epoch": 2}, r"check_val_every_n_epoch=2.*evaluated by evaluate\(\)"),
         (Net, {"limit_train_batches": 4}, "limit_train_batches=4.*batches = ..."),
         (Net, {"reload_dataloaders_every_n_epochs": 1}, "reload_dataloaders_every_n_epochs=1"),
         (
@@ -226,5 +277,25 @@ def test_a_sampler_of_ones_own_is_named() -> None:
             self.datamodule = self.set_up(Weighted())
 
     message = r"train_dataloader\(\) of Weighted has a WeightedRandomSampler of its own.*Hippo's order"
+    with pytest.raises(TrainerError, match=message):
+        Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
+
+
+def test_an_iterable_dataset_is_named() -> None:
+    class Stream(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter(())
+
+    class Streamed(Data):
+        def train_dataloader(self) -> DataLoader[Any]:
+            return DataLoader(Stream(), 16)
+
+    class Wrong(Lit):
+        def prepare(self) -> None:
+            self.datamodule = self.set_up(Streamed())
+
+    message = (
+        r"train_dataloader\(\) of Streamed has an IterableDataset, Stream; expected .* samples by number"
+    )
     with pytest.raises(TrainerError, match=message):
         Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)

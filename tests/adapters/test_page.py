@@ -22,7 +22,7 @@ from hippotune import Config, MultiStep
 from hippotune.trainers.session import Session
 
 x_train, y_train, x_val, y_val = X[:200], Y[:200], X[200:], Y[200:]
-SKLEARN, XGBOOST, XGBOOST_ALONE, LIGHTGBM, TRANSFORMERS, LIGHTNING = python("adapters")
+SKLEARN, XGBOOST, XGBOOST_ALONE, LIGHTGBM, LIGHTGBM_ALONE, TRANSFORMERS, LIGHTNING = python("adapters")
 
 
 def read_blocks() -> tuple[Any, Any]:
@@ -90,12 +90,29 @@ def test_the_trainer_of_the_page_learns(block: str, name: str, config: dict[str,
     assert before[metric] != after[metric]
 
 
-def test_the_same_run_in_xgboost_alone() -> None:
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"tree_method": "approx"}, {"tree_method": "exact"}, {"booster": "dart", "rate_drop": 0.3}],
+)
+def test_the_same_run_in_xgboost_alone(more: dict[str, Any]) -> None:
     names = names_of(XGBOOST)
+    trainer = names["Cancer"]
+    trainer.params = {**trainer.params, "colsample_bytree": 0.5, **more}
     config = Config({"eta": MultiStep(0.3, [2], 0.5), "subsample": 0.7})
-    cancer, metrics = steps(names["Cancer"], config, 3)
+    cancer, metrics = steps(trainer, config, 3)
     assert metrics[0].keys() == {"val_logloss", "val_auc"}
-    given = {"config": config, "seed": cancer.seed, "params": names["Cancer"].params, "data": cancer.data}
-    names |= given
+    names |= {"config": config, "seed": cancer.seed, "params": trainer.params, "data": cancer.data}
     exec(XGBOOST_ALONE.replace("xgb.train", "alone = xgb.train").replace(" 200,", " 30,"), names)
     assert names["alone"].get_dump() == cancer.booster.get_dump()
+
+
+@pytest.mark.parametrize("fraction", ["bagging_fraction", "subsample"])
+def test_the_same_run_in_lightgbm_alone(fraction: str) -> None:
+    names = names_of(LIGHTGBM)
+    trainer = names["Diabetes"]
+    trainer.params = {**trainer.params, "feature_fraction": 0.5, "verbosity": -1}
+    config = Config({"learning_rate": MultiStep(0.3, [2], 0.5), fraction: MultiStep(0.7, [1], 0.8)})
+    diabetes, _ = steps(trainer, config, 3)
+    names |= {"config": config, "seed": diabetes.seed, "params": trainer.params, "data": diabetes.data}
+    exec(LIGHTGBM_ALONE.replace("lgb.train", "alone = lgb.train").replace(" 100,", " 15,"), names)
+    assert (names["alone"].predict(x_val) == diabetes.booster.predict(x_val)).all()

@@ -156,6 +156,17 @@ def test_an_argument_that_cannot_hold_is_named(options: dict[str, Any], message:
         Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
 
 
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+def test_checkpointing_is_named_as_it_was_written() -> None:
+    class Wrong(GPT):
+        def make_trainer(self) -> transformers.Trainer:
+            args = self.arguments(gradient_checkpointing=True)
+            return transformers.Trainer(self.model, args, train_dataset=self.texts)
+
+    with pytest.raises(TrainerError, match=r"gradient_checkpointing.*would do that to the model"):
+        Session(Wrong, {}, SEED).start(Config({"lr": 0.1}), 0, None, False)
+
+
 @pytest.mark.parametrize(
     "sampler", [WeightedRandomSampler([1.0] * 30, 30), RandomSampler(range(30), num_samples=10)]
 )

@@ -198,6 +198,11 @@ def test_a_sampler_goes_on_from_what_is_known(mode: str, direction: str) -> None
     assert sum(proposed(known=known)) < sum(proposed()) / 2
 
 
+def test_none_among_the_choices_is_named() -> None:
+    with pytest.raises(InvalidInput, match="'clip' has None among its choices in Optuna"):
+        hippo.spaces.from_optuna({"clip": CategoricalDistribution([None, 1.0])})
+
+
 def test_what_does_not_fit_is_told() -> None:
     study = searched(plain, 3)
     space = hippo.spaces.from_optuna(study)

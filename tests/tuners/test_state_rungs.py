@@ -228,6 +228,10 @@ def test_reports_say_what_was_deferred() -> None:
     executor = hippo.Simulated(2, metrics=lambda config, step: {"score": score(config, step)})
     with hippo.Study("deferred", Idle, executor=executor) as study:
         report = study.tune(hippo.SuccessiveHalving({"lr": rates}, "score", "max", 3, 27, 3), progress=False)
+        further = [(trial.config, 27) for trial in report.deferred]
+        taken_up = study.tune(hippo.TrialList(further, "score", "max"), progress=False)
     went_on = [trial for trial in report.trials if trial.step == 27]
     assert len(report.deferred) == len(report.trials) - len(went_on)
-    assert f"deferred: {len(report.deferred)} trials" in str(report)
+    assert f"deferred: {len(report.deferred)} trials, equal so far to others" in str(report)
+    assert "hippo.TrialList trains them too" in str(report)
+    assert {trial.step for trial in taken_up.trials} == {27}

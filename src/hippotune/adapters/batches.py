@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from hippotune.errors import TrainerError
 from hippotune.trainers.torch.loader import Loader
@@ -63,6 +63,11 @@ def check_held(settings: Any, held: Held, whose: str) -> None:
 
 def check_order(usual: Any, where: str) -> None:
     """Raise where a loader does not go through all samples once: it draws by weights, or only some."""
+    if isinstance(usual.dataset, IterableDataset):
+        raise TrainerError(
+            f"{where} has an IterableDataset, {type(usual.dataset).__name__}; expected a dataset with a "
+            "length and samples by number: Hippo keeps their order"
+        )
     batches = usual.batch_sampler
     sampler = getattr(batches, "sampler", batches)
     whole = isinstance(sampler, RandomSampler) and not sampler.replacement

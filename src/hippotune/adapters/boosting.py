@@ -2,7 +2,8 @@
 
 What always holds: sampling begins anew at every step, from a seed that is a function of the study's seed and
 the number of rounds before. So a step draws the same rows and columns whatever was trained in the process
-before it, and wherever its state comes from.
+before it, and wherever its state comes from. Every parameter has an effect: one that the library does not
+use, or that is given by two names, is refused before a round is trained.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 
 from hippotune import checks
 from hippotune.errors import TrainerError
+from hippotune.short import listed
 from hippotune.trainers.base import Trainer
 
 _STEPS = "how long to train is what a tuner asks for, in steps of `rounds` rounds each"
@@ -42,6 +44,7 @@ class BoostingTrainer(Trainer):
     params: ClassVar[Mapping[str, Any]] = {}
     rounds: ClassVar[int] = 1
 
+    library: ClassVar[str]
     refused: ClassVar[Mapping[str, str]] = {}
     data: Any
 
@@ -56,6 +59,8 @@ class BoostingTrainer(Trainer):
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Hand hyper-parameters to the library, by the names that it knows."""
         self.check(hp, "the hyper-parameters")
+        if not self.in_force.keys() >= hp.keys():
+            self.check_names({**self.params, **self.in_force, **hp})
         self.in_force |= hp
         self.apply(dict(hp))
 
@@ -69,16 +74,41 @@ class BoostingTrainer(Trainer):
     def check(self, given: Mapping[str, Any], where: str) -> None:
         """Raise where something is given that is Hippo's business, or that no checkpoint can hold."""
         for name, value in given.items():
-            if name in self.refused:
+            if why := self.refused.get(self.main_name(name)):
                 raise TrainerError(
                     f"{where} of {type(self).__name__} have {name}={value!r}, which cannot hold in a study: "
-                    f"{self.refused[name]}"
+                    f"{why}"
                 )
 
-    def value(self, *aliases: str, default: Any = None) -> Any:
-        """Return the value in force of a parameter that goes by several names."""
-        known = {**self.params, **self.in_force}
-        return next((known[name] for name in reversed(known) if name in aliases), default)
+    def check_names(self, given: Mapping[str, Any]) -> None:
+        """Raise where the library does not use a parameter, or where one goes by two names."""
+        if unused := self.unused(given):
+            raise TrainerError(
+                f"{self.library} does not use {listed(unused)} with the other parameters of "
+                f"{type(self).__name__}. Trials that differ there alone would all be the same: check the "
+                f"spelling, or take it out of the space or of params"
+            )
+        names: dict[str, str] = {}
+        for name in given:
+            other = names.setdefault(self.main_name(name), name)
+            if other != name:
+                raise TrainerError(
+                    f"{other!r} and {name!r} are one parameter of {self.library}, and only one of both would "
+                    f"hold; expected one name in params of {type(self).__name__} and in the space"
+                )
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Return the value in force of a parameter, by its main name."""
+        known = {self.main_name(each): value for each, value in {**self.params, **self.in_force}.items()}
+        return known.get(name, default)
+
+    @abstractmethod
+    def main_name(self, name: str) -> str:
+        """Return the library's main name of a parameter that may go by several."""
+
+    @abstractmethod
+    def unused(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the names of parameters that the library does not use."""
 
     @abstractmethod
     def begin(self) -> None:

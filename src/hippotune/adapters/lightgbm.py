@@ -6,6 +6,7 @@ trees say of the data is where a new booster starts from, and the trees are put 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,18 +20,18 @@ except ImportError as error:
     raise MissingExtra("LightGBMTrainer needs LightGBM: pip install 'hippotune[lightgbm]'") from error
 
 from hippotune.adapters.boosting import BoostingTrainer, because, refused_by_all, step_seed
+from hippotune.short import listed
 from hippotune.trainers.base import UserCall
 
 _SEEDS = ("bagging_seed", "feature_fraction_seed", "extra_seed", "objective_seed")
-_FRACTION = ("bagging_fraction", "sub_row", "subsample", "bagging")
+_FRACTION = "bagging_fraction"
+# How often rows are drawn, and which share of all rows, of positive and of negative ones.
+_BAGGING = {"bagging_freq": 0, _FRACTION: 1.0, "pos_bagging_fraction": 1.0, "neg_bagging_fraction": 1.0}
 _NO_CHECKPOINT = "LightGBM keeps part of its state where no checkpoint reaches"
 _HELD = {  # the values that hold, of what would be refused otherwise
     "boosting": "gbdt",
-    "boosting_type": "gbdt",
-    "boost": "gbdt",
     "data_sample_strategy": "bagging",
     "linear_tree": False,
-    "linear_trees": False,
     "use_quantized_grad": False,
 }
 
@@ -42,20 +43,27 @@ class LightGBMTrainer(BoostingTrainer):
     and write `evaluate`. Hyper-parameters are those of LightGBM: ``learning_rate``, ``num_leaves``, …
     """
 
-    refused = (
+    library = "LightGBM"
+    refused = (  # by their main names
         refused_by_all(
-            steps="num_iterations num_iteration n_iter num_tree num_trees num_round num_rounds nrounds "
-            "num_boost_round n_estimators max_iter",
-            seeds="seed random_seed random_state drop_seed bagging_fraction_seed " + " ".join(_SEEDS),
-            stopping="early_stopping_round early_stopping_rounds early_stopping n_iter_no_change",
+            steps="num_iterations",
+            seeds="seed drop_seed " + " ".join(_SEEDS),
+            stopping="early_stopping_round",
         )
-        | because("input_model model_input model_in", "a trial starts from scratch or from a checkpoint")
+        | because("input_model", "a trial starts from scratch or from a checkpoint")
         | because(" ".join(_HELD), f"{_NO_CHECKPOINT}; expected plain boosting, with bagging or without")
+        | because(
+            "cegb_penalty_feature_coupled cegb_penalty_feature_lazy",
+            f"{_NO_CHECKPOINT}, here which features were paid for; expected cegb_penalty_split at most",
+        )
     )
 
     def check(self, given: Any, where: str) -> None:
         """Raise where something cannot hold."""
-        super().check({name: given[name] for name in given if given[name] != _HELD.get(name, ...)}, where)
+        super().check(
+            {name: given[name] for name in given if given[name] != _HELD.get(self.main_name(name), ...)},
+            where,
+        )
 
     def begin(self) -> None:
         """Make a booster without a tree."""
@@ -75,10 +83,19 @@ class LightGBMTrainer(BoostingTrainer):
                 "self.data has an init_score; expected none: a trial that goes on from a checkpoint starts "
                 "from the scores of its own trees"
             )
+        if getattr(data, "position", None) is not None:
+            raise TrainerError(
+                f"self.data has positions; expected none: {_NO_CHECKPOINT}, here the bias of each position"
+            )
         self.trees = Trees()
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Hand hyper-parameters to LightGBM, by the names that it knows."""
+        if of_data := lightgbm.Dataset(None, params=dict(hp)).get_params():
+            raise TrainerError(
+                f"{listed(of_data)} cannot be a hyper-parameter: it decides how the Dataset is made, which "
+                f"is done once, after prepare(). Put it into params of {type(self).__name__}"
+            )
         before = self._bagging()
         super().setup(hp)
         frequency, *_ = self._bagging()
@@ -95,13 +112,19 @@ class LightGBMTrainer(BoostingTrainer):
         if self.trees.is_open:
             self.trees.booster.reset_parameter(values)
 
+    def main_name(self, name: str) -> str:
+        """Return LightGBM's main name of a parameter."""
+        return _main_names().get(name, name)
+
+    def unused(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what LightGBM does not know."""
+        return [name for name in given if name not in _main_names()]
+
     def begin_step(self) -> None:
         """Begin sampling anew."""
         if not self.trees.is_open:
             self._open()
-        frequency, fraction, *of_classes = self._bagging()
-        bagged = frequency and min(fraction, *of_classes) < 1
-        begin_sampling(self.booster, step_seed(self.seed, self.round), fraction if bagged else None)
+        begin_sampling(self.booster, step_seed(self.seed, self.round))
 
     def boost(self) -> None:
         """Train a round. To be overridden for an objective of one's own: ``booster.update(fobj=...)``."""
@@ -131,11 +154,14 @@ class LightGBMTrainer(BoostingTrainer):
         return {"verbosity": -1, **self.params}
 
     def _bagging(self) -> list[Any]:
-        """Return how often rows are drawn, and which share of all rows, of positive and of negative ones."""
-        shares = [
-            self.value(*(f"{kind}{name}" for name in _FRACTION), default=1.0) for kind in ("", "pos_", "neg_")
-        ]
-        return [self.value("bagging_freq", "subsample_freq", default=0), *shares]
+        return [self.value(name, default) for name, default in _BAGGING.items()]
+
+
+@functools.cache
+def _main_names() -> dict[str, str]:
+    """Return every name of a parameter that LightGBM knows, with the main name of that parameter."""
+    table = basic._ConfigAliases._get_all_param_aliases()  # type: ignore[attr-defined]
+    return {name: main for main, names in table.items() for name in names}
 
 
 class Trees:
@@ -173,14 +199,20 @@ class Trees:
         self.is_open = False
 
 
-def begin_sampling(booster: lightgbm.Booster, seed: int, bagging_fraction: float | None = None) -> None:
+def begin_sampling(booster: lightgbm.Booster, seed: int) -> None:
     """Forget what a booster drew before: as in one that was made a moment ago, with this seed.
 
     LightGBM seeds the sampling of columns anew where the seed changes, and that of rows where the fraction
     does: so it changes, and changes back.
     """
-    if bagging_fraction is not None:
-        booster.reset_parameter({"bagging_fraction": bagging_fraction / 2})
-        booster.reset_parameter({"bagging_fraction": bagging_fraction, **dict.fromkeys(_SEEDS, seed)})
+    names = {_main_names().get(name, name): name for name in booster.params}
+    name = names.get(_FRACTION, _FRACTION)  # under the name that it was given by
+    frequency, fraction, *of_classes = (
+        booster.params.get(names.get(main, main), default) for main, default in _BAGGING.items()
+    )
+    seeds = dict.fromkeys(_SEEDS, seed)
+    if frequency and min(fraction, *of_classes) < 1:
+        booster.reset_parameter({name: fraction / 2})
+        booster.reset_parameter({name: fraction, **seeds})
     else:
-        booster.reset_parameter(dict.fromkeys(_SEEDS, seed))
+        booster.reset_parameter(seeds)

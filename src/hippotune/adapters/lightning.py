@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -43,6 +43,11 @@ _HELD: Held = {
     "fast_dev_run": ((False,), TUNER),
     "max_steps": ((-1, None), TUNER),
     "max_epochs": ((-1, None), f"{TUNER}; leave it out"),
+    "min_steps": ((None,), TUNER),
+    "min_epochs": ((None,), TUNER),
+    "val_check_interval": ((1.0,), TUNER),
+    "_val_check_time_interval": ((None,), TUNER),
+    "check_val_every_n_epoch": ((1,), TUNER),
     "overfit_batches": ((0.0,), _BATCHES),
     "limit_train_batches": ((None, 1.0), _BATCHES),
     "reload_dataloaders_every_n_epochs": ((0,), "samples are numbered once, for all of a trial"),
@@ -88,7 +93,10 @@ class LightningTrainer(TorchTrainer):
         return self.lightning_trainer()
 
     def lightning_trainer(self, **given: Any) -> lightning.Trainer:
-        """Return a ``Trainer`` on this worker's device, without loggers and checkpoints, unless given."""
+        """Return a ``Trainer`` on this worker's device, without loggers and checkpoints, unless given.
+
+        Callbacks that write checkpoints or show progress are left out.
+        """
         usual = {
             "accelerator": {"cuda": "gpu"}.get(self.device.type, self.device.type),
             "devices": 1 if self.device.index is None or self.device.type == "cpu" else [self.device.index],
@@ -98,7 +106,9 @@ class LightningTrainer(TorchTrainer):
             "enable_progress_bar": False,
             "enable_model_summary": False,
         }
-        return lightning.Trainer(**{**usual, **given})
+        callbacks = given.pop("callbacks", None) or []
+        kept = _without_left_out([callbacks] if isinstance(callbacks, lightning.Callback) else callbacks)
+        return lightning.Trainer(**{**usual, **given}, callbacks=kept)
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         """Apply hyper-parameters: to the optimizers and the loader."""
@@ -126,7 +136,8 @@ class LightningTrainer(TorchTrainer):
         """Return what Lightning's own ``validate`` finds, by name."""
         gradients = [(part, part.grad) for part in self.module.parameters()]  # validate() drops them
         with _quiet():
-            trainer = self.lightning_trainer(**self.validating)
+            trainer: Any = self.lightning_trainer(**self.validating)
+            trainer._callback_connector._attach_model_callbacks = lambda: None
             found = trainer.validate(self.module, self.datamodule.val_dataloader(), verbose=False)
         self.module.trainer = None
         self.module.to(self.device)
@@ -161,9 +172,7 @@ class LightningTrainer(TorchTrainer):
         self._connect(trainer)
         trainer._callback_connector._attach_model_callbacks()
         trainer._callback_connector._attach_model_logging_functions()
-        self.callbacks = trainer.callbacks = [
-            each for each in trainer.callbacks if not isinstance(each, _LEFT_OUT)
-        ]
+        self.callbacks = trainer.callbacks = _without_left_out(trainer.callbacks)
         _check_callbacks(trainer)
         clean_namespace(self.module.hparams)  # as every run does, also one that validates
         with _quiet():
@@ -293,6 +302,10 @@ def _check(trainer: Any) -> None:
             f"the Trainer has {trainer.num_devices} devices; expected one: a worker trains in one process"
         )
     check_held(trainer, _HELD, "the Trainer")
+
+
+def _without_left_out(callbacks: Iterable[Any]) -> list[Any]:
+    return [each for each in callbacks if not isinstance(each, _LEFT_OUT)]
 
 
 def _check_callbacks(trainer: Any) -> None:

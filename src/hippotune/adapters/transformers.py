@@ -42,6 +42,7 @@ _SCHEDULE = (
 )
 _SEED = "the study's seed decides: Study(seed=...)"
 _BUILD = "Trainer.train() would do that to the model; do it in build()"
+_CHECKPOINTING = f"{_BUILD}: self.model.gradient_checkpointing_enable()"
 _HELD: Held = {
     "lr_scheduler_type": (("constant",), _SCHEDULE),
     "warmup_steps": ((0, None), _SCHEDULE),
@@ -64,8 +65,8 @@ _HELD: Held = {
     "fsdp": ((None, False, "", []), "a worker trains in one process"),
     "neftune_noise_alpha": ((None,), _BUILD),
     "use_liger_kernel": ((False,), _BUILD),
-    "activation_checkpointing": ((None, False), f"{_BUILD}: self.model.gradient_checkpointing_enable()"),
-    "gradient_checkpointing": ((None, False), f"{_BUILD}: self.model.gradient_checkpointing_enable()"),
+    "activation_checkpointing": ((None, False), f"gradient_checkpointing is its old name. {_CHECKPOINTING}"),
+    "gradient_checkpointing": ((None, False), _CHECKPOINTING),
 }
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import re
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from hippotune.errors import MissingExtra, TrainerError
 
 try:
+    import numpy
     import xgboost
 except ImportError as error:
     raise MissingExtra("XGBoostTrainer needs XGBoost: pip install 'hippotune[xgboost]'") from error
@@ -21,10 +27,11 @@ class XGBoostTrainer(BoostingTrainer):
     Hyper-parameters are those of XGBoost: ``eta``, ``max_depth``, ``subsample``, …
     """
 
+    library = "XGBoost"
     refused = (
         refused_by_all(
             steps="num_boost_round num_round n_estimators",
-            seeds="seed random_state seed_per_iteration",
+            seeds="seed seed_per_iteration",
             stopping="early_stopping_rounds",
         )
         | because("updater", "it follows from tree_method; leave it out")
@@ -44,11 +51,22 @@ class XGBoostTrainer(BoostingTrainer):
         """Put values into force."""
         self.booster.put(values)
 
+    def main_name(self, name: str) -> str:
+        """Return XGBoost's main name of a parameter."""
+        return _main_name(name)
+
+    def unused(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what XGBoost says that it does not use."""
+        params = {name: value for name, value in given.items() if name != "verbosity"}
+        with xgboost.config_context(verbosity=1), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            xgboost.Booster(params, [self.data]).save_config()  # configures
+        found = (re.search(r"Parameters: \{(.*)\} are not used", str(warning.message)) for warning in said)
+        return [name for each in found if each for name in re.findall(r'"([^"]*)"', each[1])]
+
     def begin_step(self) -> None:
         """Begin sampling anew."""
-        linear = self.value("booster") == "gblinear"
-        method = None if linear else self.value("tree_method", default="auto")
-        begin_sampling(self.booster, self.seed, method)
+        begin_sampling(self.booster, self.seed)
 
     def boost(self) -> None:
         """Train a round. To be overridden for an objective of one's own: ``update(..., fobj=...)``."""
@@ -84,14 +102,36 @@ def _saved(params: dict[str, Any], raw: bytes) -> Model:
     return Model(params, bytearray(raw))
 
 
-def begin_sampling(booster: xgboost.Booster, seed: int, tree_method: str | None = "auto") -> None:
-    """Forget what a booster drew before: as in a booster that was loaded a moment ago. Without trees: None.
+@functools.cache
+def _main_name(name: str) -> str:
+    """Return XGBoost's main name of a parameter: it says it of one that is no number."""
+    data = xgboost.DMatrix(numpy.zeros((1, 1)))  # a booster does not keep it
+    try:
+        with xgboost.config_context(verbosity=0):
+            xgboost.Booster({name: "?"}, [data]).save_config()
+    except xgboost.core.XGBoostError as error:
+        found = re.search(r"Invalid Parameter format for (\w+)", str(error))
+        return found[1] if found else name
+    return name
+
+
+def begin_sampling(booster: xgboost.Booster, seed: int) -> None:
+    """Forget what a booster drew before: as in a booster that was loaded a moment ago.
 
     The sampler of columns lives as long as the updater that grows trees. Another method brings another
     updater, once it is configured; then the first method's is made anew.
     """
-    if tree_method is not None:
-        booster.set_param({"tree_method": "hist" if tree_method in ("approx", "exact") else "approx"})
+    method = _tree_method(booster)
+    if method is not None:
+        booster.set_param({"tree_method": "hist" if method in ("approx", "exact") else "approx"})
         booster.save_config()  # configures
-        booster.set_param({"tree_method": tree_method})
+        booster.set_param({"tree_method": method})
     booster.set_param({"seed": seed % 2**31})
+
+
+def _tree_method(booster: xgboost.Booster) -> str | None:
+    """Return how a booster grows trees; None for a linear one."""
+    kind = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    trees = kind.get("gbtree", kind)  # the trees of DART are in a booster of their own
+    method: str | None = trees.get("gbtree_train_param", {}).get("tree_method")
+    return method

@@ -24,6 +24,7 @@ a distribution by its name is that; nothing else in it is ever run.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import tomllib
 import traceback
@@ -33,12 +34,14 @@ from typing import TYPE_CHECKING, Any
 import hippotune as hippo
 from hippotune.cli.script import ScriptError, run_file
 from hippotune.errors import HippoError, InvalidInput
+from hippotune.short import listed
 from hippotune.tuners.described import called, described_tuner, made
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
     from hippotune.tuners.base import Tuner
 
+_TABLES = ("space", "tuner", "executor")
 _EXECUTORS = {"Local", "Ray", "Simulated"}
 
 
@@ -55,6 +58,9 @@ def described(path: Path) -> tuple[Study, Tuner]:
 
 
 def _study_of(path: Path, content: dict[str, Any]) -> tuple[Study, Tuner]:
+    known = [*inspect.signature(hippo.Study).parameters, *_TABLES]
+    if unknown := content.keys() - known:
+        raise InvalidInput(f"{listed(unknown)} is unknown; expected {', '.join(dict.fromkeys(known))}")
     for name, kind in (("trainer", str), ("space", dict), ("tuner", dict)):
         if not isinstance(content.get(name), kind):
             expected = "a name, as digits.py:Digits" if kind is str else f"a table, [{name}]"

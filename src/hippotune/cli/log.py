@@ -53,7 +53,7 @@ def add_to(commands: Commands) -> None:
         "--runs",
         choices=["trial", "stage"],
         default="trial",
-        help="a run for each trial, or for each stretch",
+        help="a run for each trial (the default), or for each stretch of the stage tree",
     )
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
 

@@ -93,7 +93,15 @@ def run_file(path: Path, arguments: Sequence[str] = ()) -> ModuleType:
     """Run a file as a module of its own; what lies beside it can be imported."""
     file = os.path.abspath(path)
     sys.path.insert(0, os.path.dirname(file))
-    return _run(SCRIPT_PREFIX + re.sub(r"\W", "_", path.stem), file, str(path), arguments)
+    try:
+        return _run(SCRIPT_PREFIX + re.sub(r"\W", "_", path.stem), file, str(path), arguments)
+    except ScriptError as error:
+        if not str(error.__cause__).endswith("relative import with no known parent package"):
+            raise
+        raise ScriptError(
+            f"{error}\nhippo: a file has no package to import from; name it as a module instead, from the "
+            f"folder of its package: -m PACKAGE.{path.stem}"
+        ) from error
 
 
 def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
@@ -107,6 +115,11 @@ def run_module(name: str, arguments: Sequence[str] = ()) -> ModuleType:
     if spec is not None and spec.submodule_search_locations is not None:
         return run_module(f"{name}.__main__", arguments)
     if spec is None or spec.origin is None or not spec.has_location:
+        if name.endswith(".__main__") and not why:
+            package = name.removesuffix(".__main__")
+            raise InvalidInput(
+                f"{package} is a package without a __main__.py; expected a module of it: -m {package}.MODULE"
+            )
         raise InvalidInput(
             f"no module {name} is found from {os.getcwd()}; expected a name as package.module, without .py"
             f"{why}"

@@ -14,6 +14,7 @@ from hippotune.history.optuna_parameters import Parameters
 from hippotune.history.studies import asked_as
 from hippotune.history.trial import TrialHistory
 from hippotune.sequences.constant import Constant
+from hippotune.spaces.optuna_space import SCHEDULES
 from hippotune.store.base import Store
 
 if TYPE_CHECKING:
@@ -62,7 +63,21 @@ def optuna_study(history: History, metric: str | None, mode: str | None) -> optu
         warnings.simplefilter("ignore", library.exceptions.ExperimentalWarning)
         made.set_metric_names([metric])
     made.add_trials(_trials(history, metric))
+    if schedules := _schedules(history):
+        made.set_user_attr(SCHEDULES, schedules)
     return made
+
+
+def _schedules(history: History) -> list[str]:
+    """Return the hyper-parameters that are a schedule in some trial."""
+    return sorted(
+        {
+            name
+            for trial in history.trials
+            for name, of in trial.config.items()
+            if not isinstance(of, Constant)
+        }
+    )
 
 
 def _import_optuna() -> Any:
@@ -111,9 +126,11 @@ def _state(trial: TrialHistory, value: float | None, furthest: int) -> TrialStat
 
 
 def _remarks(trial: TrialHistory) -> dict[str, Any]:
-    """Return what there is no place for in a trial of Optuna's."""
-    remarks: dict[str, Any] = {"trial": trial.number, "asked": trial.asked, "trained": trial.trained}
-    remarks |= {name: repr(of) for name, of in trial.config.items() if not isinstance(of, Constant)}
+    """Return the whole config, and what else there is no place for in a trial of Optuna's."""
+    remarks: dict[str, Any] = {
+        name: of.value(0) if isinstance(of, Constant) else repr(of) for name, of in trial.config.items()
+    }
+    remarks |= {"trial": trial.number, "asked": trial.asked, "trained": trial.trained}
     if trial.error is not None:
         remarks["error"] = trial.error
     return remarks

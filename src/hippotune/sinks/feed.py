@@ -88,7 +88,7 @@ class Feed:
                     cause = f"{type(error).__name__}: {error}"
                 if failures > len(self._pauses):
                     self._warn(
-                        f"the sink {self._sink} was dropped, and training goes on: {cause}. "
+                        f"the sink {self._sink} was dropped: {cause}. "
                         f"What it lacks is in the log: hippo log {self._study} --to …"
                     )
                     return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.sequences.base import Distribution
+from hippotune.short import listed
 from hippotune.spaces.distributions import Choice, Int, LogUniform, Number, Option, Uniform
 from hippotune.spaces.notation import Parameters, resolve
 from hippotune.spaces.sources import Source
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
     from optuna.trial import BaseTrial, FrozenTrial
+
+SCHEDULES = "hippo:schedules"
+"""An attribute of the studies that `Study.to_optuna` makes: the hyper-parameters that are schedules."""
 
 _MOST_OPTIONS = 32
 
@@ -77,6 +81,11 @@ def from_optuna(study: optuna.Study | Mapping[str, BaseDistribution]) -> Space:
         return Space({name: _distribution(name, [one]) for name, one in study.items()})
     if not isinstance(study, optuna.Study):
         raise InvalidInput(f"study is {study!r}; expected an Optuna study, or a dict of its distributions")
+    if schedules := study.user_attrs.get(SCHEDULES):
+        raise InvalidInput(
+            f"study {study.study_name!r} was made by to_optuna() of a study in which {listed(schedules)} had "
+            "schedules, whose arguments are no hyper-parameters; use the space that it was tuned with"
+        )
     trials = finished(study)
     names = list(dict.fromkeys(name for trial in trials for name in trial.distributions))
     if not names:
@@ -104,6 +113,11 @@ def _distribution(name: str, given: Sequence[Any]) -> Distribution:
     if any(type(one) is not type(last) for one in given):
         raise InvalidInput(f"{name!r} is drawn from {given[0]} and from {last}; expected one kind")
     if isinstance(last, kinds.CategoricalDistribution):
+        if any(None in one.choices for one in given):
+            raise InvalidInput(
+                f"{name!r} has None among its choices in Optuna, {last.choices!r}; expected numbers, texts "
+                "and booleans: give None another name there, such as 'none', or write the space yourself"
+            )
         return Choice(*dict.fromkeys(choice for one in given for choice in one.choices))
     low, high = min(one.low for one in given), max(one.high for one in given)
     if isinstance(last, kinds.IntDistribution):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 from typing import Any
 
 import hippotune as hippo
@@ -22,12 +24,21 @@ def read_notation(value: Any) -> Any:
         return [read_notation(each) for each in value]
     if not isinstance(value, str):
         return value
+    begin = re.match(r"\s*(\w+)\s*\(", value)
+    is_meant = begin is not None and begin[1] in _NOTATION
     try:
-        found = ast.parse(value, mode="eval").body
-    except SyntaxError:
+        found = ast.parse(value.strip(), mode="eval").body
+    except SyntaxError as error:
+        if is_meant:
+            raise InvalidInput(f"{value!r} cannot be read: {error.msg}") from None
         return value
     is_call = isinstance(found, ast.Call) and isinstance(found.func, ast.Name)
-    return _evaluated(found, value) if is_call else value
+    return _evaluated(found, value) if is_call or is_meant else value
+
+
+def argument_names(function: Any) -> str:
+    """Return the names of what a function or a class takes: "value, milestones, gamma"."""
+    return ", ".join(inspect.signature(function).parameters)
 
 
 def _evaluated(node: ast.expr, text: str) -> Any:
@@ -35,10 +46,13 @@ def _evaluated(node: ast.expr, text: str) -> Any:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in _NOTATION:
             given = [_evaluated(each, text) for each in args]
             named = {str(each.arg): _evaluated(each.value, text) for each in keywords}
+            kind = getattr(hippo, name)
             try:
-                return getattr(hippo, name)(*given, **named)
+                return kind(*given, **named)
             except TypeError as error:
-                raise InvalidInput(f"{text!r} cannot be made: {error}") from error
+                raise InvalidInput(
+                    f"{text!r} cannot be made: {error}; {name} takes {argument_names(kind)}"
+                ) from error
         case ast.Call(func=ast.Name(id=name)):
             raise InvalidInput(f"{text!r} calls {name}; expected one of {', '.join(sorted(_NOTATION))}")
         case ast.List(elts=items) | ast.Tuple(elts=items):

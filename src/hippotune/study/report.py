@@ -192,8 +192,8 @@ class Report:
                 lines.append(f"exported: {best.exported}")
         if self.deferred:
             lines.append(
-                f"deferred: {plural(len(self.deferred), 'trial')} of one state with others that went on; "
-                "study.train takes them further"
+                f"deferred: {plural(len(self.deferred), 'trial')}, equal so far to others that were trained "
+                "further; hippo.TrialList trains them too"
             )
         if self.ended_by is not None:
             lines.append(

@@ -7,7 +7,7 @@ from typing import Any
 
 import hippotune as hippo
 from hippotune.errors import InvalidInput
-from hippotune.spaces.written import read_notation
+from hippotune.spaces.written import argument_names, read_notation
 from hippotune.tuners.base import Tuner
 
 _TUNERS = {name for name, home in hippo._MODULES.items() if home == "hippotune.tuners"}
@@ -34,4 +34,7 @@ def called(what: str, function: Any, options: Mapping[str, Any], **more: Any) ->
     try:
         return function(**more, **options)
     except TypeError as error:
-        raise InvalidInput(f"{what} cannot be made of {', '.join(options) or 'nothing'}: {error}") from error
+        raise InvalidInput(
+            f"{what} cannot be made of {', '.join(options) or 'nothing'}: {error}; it takes "
+            f"{argument_names(function)}"
+        ) from error
