@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from hippotune.store.served import served_at
-from served.serving import wait_for
+import pytest
+
+from hippotune.errors import StoreError
+from hippotune.store.served import ServedHome, refuse_served, served_at
+from served.serving import ServerProcess, wait_for
 
 STUDY = """
 import hippotune as hippo
@@ -56,3 +62,31 @@ def test_a_study_is_submitted_followed_read_and_stopped(tmp_path: Path) -> None:
         hippo(tmp_path, "stop")
     wait_for(lambda: served_at(home) is None)
     assert "total 4" in hippo(tmp_path, "show", "adds")
+
+
+def test_after_a_server_was_killed_submit_starts_another_one_and_names_that(tmp_path: Path) -> None:
+    (tmp_path / "adds.py").write_text(STUDY)
+    home = tmp_path / ".hippo"
+    hippo(tmp_path, "submit", "adds.py")
+    hippo(tmp_path, "attach", "adds", "--no-progress")
+    dead = served_at(home)
+    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+    wait_for(lambda: served_at(home) is None)
+    said = hippo(tmp_path, "submit", "adds.py")
+    try:
+        assert served_at(home) != dead
+        assert f"started a server for .hippo at {served_at(home)}" in said
+        assert "best: trial 1" in hippo(tmp_path, "attach", "adds", "--no-progress")
+    finally:
+        hippo(tmp_path, "stop")
+
+
+def test_a_server_that_starts_is_not_found_under_the_address_of_a_dead_one(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "home") as server:
+        assert served_at(tmp_path / "home") == server.url
+        server.kill()
+        starting = ServedHome(tmp_path / "home")
+        assert served_at(tmp_path / "home") == ""
+        with pytest.raises(StoreError, match="belongs to a server that starts"):
+            refuse_served(tmp_path / "home")
+        starting.release()
