@@ -278,7 +278,7 @@ class Hub:
 
         def begun() -> SessionOpened:
             if id not in plan.sessions:
-                others = {each.user for each in plan.sessions.values() if each.study == study} - {user}
+                others = {each.user for each in plan.sessions.values() if each.study == study} - {user, ""}
                 if others:
                     raise InvalidInput(f"study {study!r} is {min(others)}'s here: give yours another name")
                 plan.runtime.loop.handle(OwnerSet(study, user))

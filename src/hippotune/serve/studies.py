@@ -233,10 +233,15 @@ class Studies:
             return "\n".join(log.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
 
 
+def owned(record: StudyRecord, user: str) -> bool:
+    """Whether a study is a user's. One from when there were no tokens is everyone's, until one begins it."""
+    return record.user in ("", user)
+
+
 def _check_same(known: Live, submission: Submission, user: str) -> None:
     record = known.record
     differ = differences(record.submission, submission)
-    if record.user != user:
+    if not owned(record, user):
         raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
     if differ and known.is_running:
         raise Refused(

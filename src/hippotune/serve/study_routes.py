@@ -19,7 +19,7 @@ from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
 from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
-from hippotune.serve.studies import Live, Studies
+from hippotune.serve.studies import Live, Studies, owned
 
 _END_BYTES = 256 << 20
 
@@ -176,6 +176,6 @@ class StudyRoutes:
 
     def _own(self, request: Request) -> Live:
         live, user = self._studies.get(request.path_params["name"]), request.state.user
-        if live.record.user != user.name and not user.may("admin"):
+        if not owned(live.record, user.name) and not user.may("admin"):
             raise Refused(403, f"the study is {live.record.user}'s")
         return live
