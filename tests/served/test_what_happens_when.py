@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from hippotune.serve.reports import report_of
 from hippotune.study.limits import Limits
 from hippotune.study.report import Report
 from hippotune.view.base import Silent
-from served.serving import CuttingProxy, ServerProcess, serving, wait_for
+from served.serving import CuttingProxy, ServerProcess, fill, serving, wait_for
 from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
 
@@ -232,9 +232,7 @@ def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
         with tuned_meanwhile(study_at(running.url, SlowWalker, tuner=tuner)) as reports:
             wait_for_steps(running.url, 2)
             ballast = small_disk / "ballast"
-            with ballast.open("wb", buffering=0) as file, suppress(OSError):
-                while True:
-                    file.write(bytes(4096))
+            fill(ballast)
             content = b"x" * 100_000
             address = f"{running.url}/code/{hashlib.sha256(content).hexdigest()}"
             answer = httpx.put(address, content=content, timeout=60)
@@ -274,15 +272,3 @@ def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(
         thread.join(240)
         assert results(reports[0]) == expected
         assert "does not return 'accuracy'" in str(errors[0])
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 8 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount here: {done.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
