@@ -121,7 +121,9 @@ def test_a_study_from_before_there_were_tokens_is_taken_up_by_the_first_who_subm
         assert ask(running, "PUT", "/studies/old", "writer", json=submission).json()["user"] == "kim"
         refused = ask(running, "PUT", "/studies/old", "reader", json=submission)
         assert (refused.status_code, "'old' is kim's" in refused.json()["text"]) == (409, True)
+        assert ask(running, "POST", "/studies/old/retry", "reader", json={}).status_code == 403
         wait_for(lambda: ask(running, "GET", "/studies/old", "writer").json()["state"] == "ended")
+        assert ask(running, "POST", "/studies/old/retry", "writer", json={}).json() == {"trials": 0}
 
 
 def test_sessions_and_studies_of_one_user_are_limited(guarded: Running) -> None:

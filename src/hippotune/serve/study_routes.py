@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -12,9 +12,10 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hippotune.serve.bodies import Retried, Retry
 from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
-from hippotune.serve.hub import Hub
+from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
@@ -83,6 +84,16 @@ class StudyRoutes:
                 statuses=(404,),
             ),
             Route(
+                "POST",
+                f"{one}/retry",
+                "submit",
+                self.retry,
+                "Have trials that failed or are suspended tried again when their study is next run",
+                body=Retry,
+                answer=Retried,
+                statuses=(404, 503, 507),
+            ),
+            Route(
                 "GET",
                 f"{one}/events",
                 "read",
@@ -136,6 +147,14 @@ class StudyRoutes:
         await asyncio.to_thread(self._studies.stop, live.record.name)
         await self._hub.stop_study(live.record.name, live.record.user, request.state.user.name)
         return Response(status_code=204)
+
+    async def retry(self, request: Request) -> Response:
+        """Have trials tried again."""
+        given = await read_body(request, Retry, self._guard.limits.body_bytes)
+        with suppress(NotHere):  # one whose tuner is elsewhere: any who may submit may ask for more of it
+            self._own(request)
+        name = request.path_params["name"]
+        return reply(Retried(await asyncio.to_thread(self._hub.retry, name, given.plan, given.trial)))
 
     async def events(self, request: Request) -> Response:
         """Follow a study."""
