@@ -216,3 +216,10 @@ def test_a_server_on_a_full_disk_says_so_and_starts_when_there_is_room(small_dis
     (small_disk / "ballast").unlink()
     with ServerProcess(small_disk / "home") as server:
         assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
+def test_who_can_read_the_lock_does_not_read_the_arguments_of_the_server(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "home", "--allow-host", "secret.example"):
+        content = (tmp_path / "home" / "locks" / "server.lock").read_text()
+    assert "serve" in content
+    assert "secret.example" not in content
