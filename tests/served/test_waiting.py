@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,20 +18,20 @@ from served.test_commands import STUDY
 
 CLIENT = """
 import sys
-from served.slow import SlowWalker
+from served import slow
 from hippotune import GridSearch, Study
-study = Study("waits", SlowWalker, url=sys.argv[1], code="value", tuner=sys.argv[2])
+study = Study("waits", getattr(slow, sys.argv[3]), url=sys.argv[1], code="value", tuner=sys.argv[2])
 space = {"lr": [0.1, 0.2, 0.3], "bs": [16]}
-report = study.tune(GridSearch(space, metric="loss", mode="min", max_steps=10), progress=False)
+report = study.tune(GridSearch(space, metric="loss", mode="min", max_steps=10))
 print([trial.step for trial in report.trials])
 """
 
 
 @contextmanager
-def client(url: str, tuner: str = "server") -> Iterator[subprocess.Popen[str]]:
+def client(url: str, tuner: str = "server", trainer: str = "SlowWalker") -> Iterator[subprocess.Popen[str]]:
     """Tune a study by a process of its own."""
     with subprocess.Popen(
-        [sys.executable, "-c", CLIENT, url, tuner],
+        [sys.executable, "-c", CLIENT, url, tuner, trainer],
         cwd=Path(__file__).parents[1],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -81,13 +82,28 @@ def test_a_client_of_a_server_whose_disk_is_full_says_so(small_disk: Path) -> No
             assert out == "[10, 10, 10]\n"
 
 
+def test_a_checkpoint_without_room_is_told_in_a_sentence(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with serving(small_disk / "home") as running, client(running.url, "client", "HeavyWalker") as process:
+        api = Api(running.url)
+        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
+        fill(ballast)
+        os.truncate(ballast, ballast.stat().st_size - (1 << 19))  # room for facts, and for no checkpoint
+        assert "could not be saved: the disk is full" in read_until(process, "the server cannot go on")
+        ballast.unlink()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+        assert process.stdout.read() == "[10, 10, 10]\n"
+
+
 def test_who_leaves_while_the_server_is_away_is_not_told_that_the_study_goes_on_there(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home") as server:
         server.kill()
         with client(server.url) as process:
             read_until(process, "waiting for the server")
             process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=200)[1].startswith("left before the server at")
+            assert "left before the server at" in process.communicate(timeout=200)[1]
         server.start()
         with client(server.url) as process:
             wait_for_study(server.url)

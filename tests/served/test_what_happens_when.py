@@ -26,7 +26,10 @@ from hippotune.serve.records import StudyRecord
 from hippotune.serve.reports import report_of
 from hippotune.study.limits import Limits
 from hippotune.study.report import Report
+from hippotune.study.tune import tune
+from hippotune.study.tuning import NO_LIMITS
 from hippotune.view.base import Silent
+from hippotune.view.snapshot import Snapshot
 from served.serving import CuttingProxy, ServerProcess, fill, serving, wait_for
 from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
@@ -241,6 +244,31 @@ def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
             wait_for(lambda: refusals(running.url, "/plans", 507))
             ballast.unlink()
         assert results(reports[0]) == expected
+
+
+class Watching(Silent):
+    """Keeps what it is shown."""
+
+    is_silent = False
+
+    def __init__(self) -> None:
+        self.shown: list[Snapshot] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.shown.append(snapshot)
+
+
+def test_progress_counts_the_same_steps_after_a_server_was_killed(tmp_path: Path) -> None:
+    apart, view = {"lr": [0.1, 0.2, 0.3], "bs": [16]}, Watching()
+    with ServerProcess(tmp_path / "home") as server, study_at(server.url, SlowWalker) as study:
+        thread = threading.Thread(target=tune, args=[study, grid(apart), NO_LIMITS, view])
+        thread.start()
+        wait_for(lambda: view.shown and view.shown[-1].requests_answered)
+        server.kill()
+        server.start()
+        thread.join(240)
+    counted = {(shot.steps_requested, shot.steps_unique) for shot in view.shown}
+    assert counted == {(24, 24)}, "they share nothing"
 
 
 def refusals(url: str, route: str, status: int) -> bool:

@@ -338,7 +338,7 @@ class RemoteLoop:
                 self.note(text)
             case wire.Broken(error, waits):
                 if waits:
-                    raise _Renewed(f"the server cannot go on, and is tried again: {error.text}")
+                    raise _Renewed(f"the server cannot go on, and is tried again: {_in_short(error.text)}")
                 self._give_up(error.made())
             case wire.RanDown(counters, proofs):
                 facts = map(decode_fact, proofs)
@@ -393,6 +393,12 @@ class _Renewed(Exception):
     def __init__(self, because: str = "") -> None:
         super().__init__(because)
         self.because = because
+
+
+def _in_short(text: str) -> str:
+    """Return the sentence that begins an error, without the traceback of what it came of."""
+    lines = text.strip().splitlines() or [""]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _lost_session(error: ServerRefused) -> Exception:
