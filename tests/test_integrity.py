@@ -237,7 +237,10 @@ def test_doctor_tells_a_damaged_database_file(home: Path, capsys: pytest.Capture
 def test_doctor_leaves_a_plan_alone_that_is_being_trained_on(run: Run, home: Path) -> None:
     with study("decays", home):
         assert "nothing is wrong" in run("doctor")
-        assert "is in use by this very process" in run("doctor", "--repair", status=1)
+        said = run("doctor", "--repair")
+    assert "not examined; the plan" in said
+    assert "is in use by this very process" in said
+    assert said.endswith(": nothing is wrong; 1 plan in use, not examined\n")
 
 
 # hippo backup
@@ -273,6 +276,8 @@ def test_a_backup_replaces_nothing_but_backups(run: Run, home: Path, tmp_path: P
     assert "is no backup, and is not replaced" in run("backup", str(mine), status=2)
     assert "is the store itself" in run("backup", str(home / "plans.sqlite"), status=2)
     assert "expected the name of a file" in run("backup", str(tmp_path), status=2)
+    nowhere = tmp_path / "nowhere" / "backup"
+    assert f"{nowhere} is in no folder that exists" in run("backup", str(nowhere), status=2)
     assert mine.read_text() == "mine"
 
 

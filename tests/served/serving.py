@@ -122,6 +122,13 @@ class ServerProcess:
             self.terminate()
 
 
+def fill(ballast: Path) -> None:
+    """Have a disk be full, until this file is removed."""
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

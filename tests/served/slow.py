@@ -13,3 +13,11 @@ class SlowWalker(Walker):
     def train(self) -> None:
         time.sleep(self.settings.get("seconds", 0.05))
         super().train()
+
+
+class HeavyWalker(SlowWalker):
+    """Has checkpoints of more than a megabyte."""
+
+    def build(self) -> None:
+        super().build()
+        self.load = bytearray(1 << 20)

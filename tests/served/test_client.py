@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from hippotune.errors import HippoError
-from hippotune.serve.client.api import ServerLost, ServerRefused
+from hippotune.serve.client.api import ServerRefused
 from hippotune.serve.client.loop import RemoteLoop
+from hippotune.serve.client.waiting import Outage, Pause, ServerLost
 from hippotune.serve.messages import SessionOpened
 
 OPENED = cast("SessionOpened", object())
@@ -27,7 +28,8 @@ def begun(*answers: Exception | SessionOpened) -> tuple[SessionOpened, int]:
 
     async def main() -> SessionOpened:
         anything = cast("Any", None)
-        return await RemoteLoop(anything, anything, renew, print, patience=60.0)._opened()
+        outage = Outage("http://127.0.0.1:1")
+        return await RemoteLoop(anything, anything, renew, print, lambda: Pause(60.0, outage))._opened()
 
     return asyncio.run(main()), len(left)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hippotune.store.served import served_at
+from hippotune.errors import StoreError
+from hippotune.store.served import ServedHome, refuse_served, served_at
 from postgres import postgresql_server
-from served.serving import wait_for
+from served.serving import ServerProcess, wait_for
 
 STUDY = """
 import hippotune as hippo
@@ -100,3 +104,31 @@ def test_an_executor_that_a_server_is_not_started_with_is_refused(
     assert done.returncode != 0
     assert named in done.stderr
     assert "hippo serve --home .hippo --executor" in done.stderr
+
+
+def test_after_a_server_was_killed_submit_starts_another_one_and_names_that(tmp_path: Path) -> None:
+    (tmp_path / "adds.py").write_text(STUDY)
+    home = tmp_path / ".hippo"
+    hippo(tmp_path, "submit", "adds.py")
+    hippo(tmp_path, "attach", "adds", "--no-progress")
+    dead = served_at(home)
+    os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
+    wait_for(lambda: served_at(home) is None)
+    said = hippo(tmp_path, "submit", "adds.py")
+    try:
+        assert served_at(home) != dead
+        assert f"started a server for .hippo at {served_at(home)}" in said
+        assert "best: trial 1" in hippo(tmp_path, "attach", "adds", "--no-progress")
+    finally:
+        hippo(tmp_path, "stop")
+
+
+def test_a_server_that_starts_is_not_found_under_the_address_of_a_dead_one(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "home") as server:
+        assert served_at(tmp_path / "home") == server.url
+        server.kill()
+        starting = ServedHome(tmp_path / "home")
+        assert served_at(tmp_path / "home") == ""
+        with pytest.raises(StoreError, match="belongs to a server that starts"):
+            refuse_served(tmp_path / "home")
+        starting.release()

@@ -99,6 +99,33 @@ def test_a_study_of_another_user_is_not_spoken_for(guarded: Running) -> None:
         assert ask(guarded, "GET", address, "writer").status_code == 422
 
 
+def test_a_study_from_before_there_were_tokens_is_taken_up_by_the_first_who_submits_it(
+    tmp_path: Path,
+) -> None:
+    code = {"kind": "entry", "trainer": "study.walkers.Walker", "entry": "study.walkers:Walker"}
+    described = {
+        "space": {"lr": [0.1], "bs": [16]},
+        "tuner": {"kind": "GridSearch", "metric": "loss", "mode": "min", "max_steps": 2},
+    }
+    submission = {
+        "definition": {"study": "old", "code": code, "data": "v1"},
+        "tuned": {"metric": "loss", "mode": "min", "described": described},
+    }
+    with serving(tmp_path / "home") as running:
+        assert ask(running, "PUT", "/studies/old", json=submission).json()["user"] == ""
+    file = tmp_path / "tokens"
+    file.write_text(f"kim submit {TOKENS['writer']}\nlee submit {TOKENS['reader']}\n")
+    file.chmod(0o600)
+    with serving(tmp_path / "home", token_file=file) as running:
+        assert ask(running, "DELETE", "/studies/old", "writer").status_code == 204
+        assert ask(running, "PUT", "/studies/old", "writer", json=submission).json()["user"] == "kim"
+        refused = ask(running, "PUT", "/studies/old", "reader", json=submission)
+        assert (refused.status_code, "'old' is kim's" in refused.json()["text"]) == (409, True)
+        assert ask(running, "POST", "/studies/old/retry", "reader", json={}).status_code == 403
+        wait_for(lambda: ask(running, "GET", "/studies/old", "writer").json()["state"] == "ended")
+        assert ask(running, "POST", "/studies/old/retry", "writer", json={}).json() == {"trials": 0}
+
+
 def test_sessions_and_studies_of_one_user_are_limited(guarded: Running) -> None:
     code = {"kind": "entry", "trainer": "study.walkers.Walker", "entry": "study.walkers:Walker"}
     definition = {"study": "many", "code": code}

@@ -19,7 +19,7 @@ import pytest
 import hippotune as hippo
 from hippotune import GridSearch, HippoError, Study
 from s3 import Server
-from served.serving import ServerProcess
+from served.serving import ServerProcess, fill
 from study.walkers import Walker
 
 SPACE = {"lr": [0.1, 0.2], "bs": [16]}
@@ -180,3 +180,46 @@ def test_checkpoints_of_a_server_are_in_a_bucket(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     with ServerProcess(f"{s3.new_bucket()}/walkers", log=tmp_path / "server.log") as server:
         assert tuned(server.url).best.step == 4
+
+
+def refused(*options: str) -> str:
+    """Start a server that cannot start; return what it says, which is one line."""
+    command = [sys.executable, "-m", "hippotune", "serve", "--port", "0", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("hippo: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--port", "99999"], "--port is 99999; expected 1 to 65535"),
+        (["--port", "-1"], "--port is -1; expected"),
+        (["--tls-key", "key.pem"], "--tls-key is key.pem: give its certificate too"),
+        (["--tls-certificate", "no.pem", "--tls-key", "no.pem"], "No such file or directory"),
+        (["--tls-certificate", __file__], f"--tls-certificate is {__file__}"),
+        (["--executor", "nofile.py:x"], "there is no file nofile.py; expected FILE.py:NAME"),
+        (["--store", "foo://x"], "store is 'foo://x'; expected a URL such as postgresql://"),
+    ],
+)
+def test_a_server_says_in_one_line_what_it_cannot_be_told(
+    tmp_path: Path, options: list[str], words: str
+) -> None:
+    assert words in refused("--home", str(tmp_path / "home"), *options)
+
+
+def test_a_server_on_a_full_disk_says_so_and_starts_when_there_is_room(small_disk: Path) -> None:
+    fill(small_disk / "ballast")
+    assert "No space left on device" in refused("--home", str(small_disk / "home"))
+    (small_disk / "ballast").unlink()
+    with ServerProcess(small_disk / "home") as server:
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
+def test_who_can_read_the_lock_does_not_read_the_arguments_of_the_server(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "home", "--allow-host", "secret.example"):
+        content = (tmp_path / "home" / "locks" / "server.lock").read_text()
+    assert "serve" in content
+    assert "secret.example" not in content

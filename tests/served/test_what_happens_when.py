@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,11 @@ from hippotune.serve.records import StudyRecord
 from hippotune.serve.reports import report_of
 from hippotune.study.limits import Limits
 from hippotune.study.report import Report
+from hippotune.study.tune import tune
+from hippotune.study.tuning import NO_LIMITS
 from hippotune.view.base import Silent
-from served.serving import CuttingProxy, ServerProcess, serving, wait_for
+from hippotune.view.snapshot import Snapshot
+from served.serving import CuttingProxy, ServerProcess, fill, serving, wait_for
 from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
 
@@ -232,9 +235,7 @@ def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
         with tuned_meanwhile(study_at(running.url, SlowWalker, tuner=tuner)) as reports:
             wait_for_steps(running.url, 2)
             ballast = small_disk / "ballast"
-            with ballast.open("wb", buffering=0) as file, suppress(OSError):
-                while True:
-                    file.write(bytes(4096))
+            fill(ballast)
             content = b"x" * 100_000
             address = f"{running.url}/code/{hashlib.sha256(content).hexdigest()}"
             answer = httpx.put(address, content=content, timeout=60)
@@ -243,6 +244,31 @@ def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
             wait_for(lambda: refusals(running.url, "/plans", 507))
             ballast.unlink()
         assert results(reports[0]) == expected
+
+
+class Watching(Silent):
+    """Keeps what it is shown."""
+
+    is_silent = False
+
+    def __init__(self) -> None:
+        self.shown: list[Snapshot] = []
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.shown.append(snapshot)
+
+
+def test_progress_counts_the_same_steps_after_a_server_was_killed(tmp_path: Path) -> None:
+    apart, view = {"lr": [0.1, 0.2, 0.3], "bs": [16]}, Watching()
+    with ServerProcess(tmp_path / "home") as server, study_at(server.url, SlowWalker) as study:
+        thread = threading.Thread(target=tune, args=[study, grid(apart), NO_LIMITS, view])
+        thread.start()
+        wait_for(lambda: view.shown and view.shown[-1].requests_answered)
+        server.kill()
+        server.start()
+        thread.join(240)
+    counted = {(shot.steps_requested, shot.steps_unique) for shot in view.shown}
+    assert counted == {(24, 24)}, "they share nothing"
 
 
 def refusals(url: str, route: str, status: int) -> bool:
@@ -274,15 +300,3 @@ def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(
         thread.join(240)
         assert results(reports[0]) == expected
         assert "does not return 'accuracy'" in str(errors[0])
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 8 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)], capture_output=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount here: {done.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)

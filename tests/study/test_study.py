@@ -71,6 +71,14 @@ class Reported(GridSearch):
         await trials.all(trials.submit(TrialGroup.of(self.configs(), self.max_steps, every=2)))
 
 
+class Plain(GridSearch):
+    """A grid that asks for its trials by dicts."""
+
+    async def run(self, trials: Trials) -> None:
+        configs = [dict(config.values(0)) for config in self.configs()]
+        await trials.all(trials.submit(TrialGroup.of(configs, self.max_steps)))
+
+
 class Forgetful(Walker):
     def setup(self, hp: Mapping[str, Any]) -> None:
         self.lr = hp["lr"]
@@ -92,6 +100,15 @@ class Explodes(Walker):
 class CannotBuild(Walker):
     def build(self) -> None:
         raise FileNotFoundError("the data is not here")
+
+
+def test_a_tuner_may_ask_for_a_trial_by_a_dict(tmp_path: Path) -> None:
+    space = {"lr": [0.1, 0.2], "bs": [16]}
+    with study_of(Walker, tmp_path) as study:
+        first = study.tune(grid(space, steps=4), progress=False)
+        second = study.tune(Plain(space, metric="loss", mode="min", max_steps=4), progress=False)
+    assert [trial.config for trial in second.trials] == [trial.config for trial in first.trials]
+    assert second.work.steps_trained == 0
 
 
 def told(home: Path) -> list[Fact]:

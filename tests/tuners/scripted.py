@@ -53,11 +53,12 @@ class Scripted:
         self.groups.append(group)
         asked = []
         for what, step in group.asks:
-            if isinstance(what, Config | Child):
-                trial = Trial(len(self.trials), what.config if isinstance(what, Child) else what)
-                self.trials.append(trial)
-            else:
+            if isinstance(what, Trial):
                 trial = what
+            else:
+                config = what.config if isinstance(what, Child) else Config.of(what)
+                trial = Trial(len(self.trials), config)
+                self.trials.append(trial)
             assert trial.number not in self._under_way, f"{trial} was asked while it is open"
             assert trial.number not in self._over, f"{trial} was asked after it failed or was withdrawn"
             reached = self._reached.get(trial.number, 0)

@@ -41,6 +41,7 @@ def attach(url: str, study: str, progress: bool | None) -> int:
     from hippotune.view import open_view
 
     api = Api(url)
+    api.reach()
     with open_view(progress) as view:
         record = follow(api, study, view)
     report = report_of(api, record, None)

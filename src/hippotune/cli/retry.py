@@ -10,22 +10,23 @@ import time
 from contextlib import closing
 
 from hippotune.cli.command import Commands, add_command
-from hippotune.cli.studies import add_study, opened
-from hippotune.cli.trial import trials_numbered
-from hippotune.errors import InvalidInput
+from hippotune.cli.studies import add_study, home_of, named, opened
+from hippotune.history.retrying import cleared
 from hippotune.history.studies import read_study
-from hippotune.plan.facts import Fact
 from hippotune.short import plural
+from hippotune.store.served import served_at
 
 _DESCRIPTION = """\
 Have trials of a study tried again that failed, or that are suspended because they were lost with
 their workers. What keeps a trial from going on may lie on a beginning that it shares with others:
-then they are tried again with it. Run the study again afterwards: it trains what is missing."""
+then they are tried again with it. Run or submit the study again afterwards: it trains what is
+missing. Where a server has the home, it is asked to do this."""
 
 _EXAMPLES = """\
 examples:
   hippo retry digits               everything that failed or is suspended
   hippo retry digits --trial 7     one trial
+  hippo retry digits --url http://host:8477     on a server
   hippo run digits.py              then, the study again"""
 
 
@@ -41,24 +42,25 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Clear what keeps trials from going on, and say how many that are."""
-    if options.url is not None:
-        raise InvalidInput("hippo retry is for a home: run it where that is, while its server is not")
-    with opened(options) as (catalog, info, _), closing(catalog.plan(info.key)) as store:
-        history = read_study(catalog, info)
-        plan, hindered = history.plan, [trial for trial in history.trials if trial.error is not None]
-        chosen = history.trials if options.trial is None else trials_numbered(history, options.trial)
-        now = time.time()
-        cleared: list[Fact] = [
-            plan.clear(position, now)
-            for trial in chosen
-            for position in plan.obstacles(trial.node, trial.asked)
-        ]
-        store.write(cleared)
-    freed = [trial for trial in hindered if not plan.obstacles(trial.node, trial.asked)]
-    if cleared:
-        number = max(len(freed), 1)  # what failed may have been a report on the way, which is not listed
-        print(f"to be tried again when study {info.name} is next run: {plural(number, 'trial')}")
+    options.study, options.home, options.store = named(options)
+    url = options.url or served_at(home_of(options.home))
+    trials = _retry_there(url, options) if url else _retry_here(options)
+    if trials:
+        print(f"to be tried again when study {options.study} is next run: {plural(trials, 'trial')}")
     else:
         of = "" if options.trial is None else f" of trial {options.trial}"
-        print(f"nothing{of} in study {info.name} has failed or is suspended")
+        print(f"nothing{of} in study {options.study} has failed or is suspended")
     return 0
+
+
+def _retry_here(options: argparse.Namespace) -> int:
+    with opened(options) as (catalog, info, _), closing(catalog.plan(info.key)) as store:
+        facts, trials = cleared(read_study(catalog, info), options.trial, time.time())
+        store.write(facts)
+    return trials
+
+
+def _retry_there(url: str, options: argparse.Namespace) -> int:
+    from hippotune.serve.client.catalog import remote_retry
+
+    return remote_retry(url, options.study, options.plan, options.trial)

@@ -94,6 +94,8 @@ def executor_factory(text: str) -> Callable[[], Executor]:
     if file.endswith(".py") and name:
         from hippotune.cli.script import run_file
 
+        if not Path(file).is_file():
+            raise InvalidInput(f"executor is {text!r}, but there is no file {file}; expected FILE.py:NAME")
         made = getattr(run_file(Path(file)), name, None)
         if not callable(made):
             raise InvalidInput(f"{name} in {file} is {made!r}; expected a function that returns an executor")

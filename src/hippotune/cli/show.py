@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from hippotune import short
 from hippotune.cli.columns import aligned, figure, moment
 from hippotune.cli.command import Commands, add_command, whole_number
 from hippotune.cli.studies import Stored, add_study, opened, read, reading
-from hippotune.cli.trial import lines, trials_numbered
+from hippotune.cli.trial import lines
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
 from hippotune.history.history import History
@@ -83,8 +83,6 @@ def add_to(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read the study and print it."""
-    if options.log and options.url is not None:
-        raise InvalidInput("--log shows files of the machine that trains; without --url, it is run there")
     if options.log and options.trial is None:
         raise InvalidInput("--log shows what the training of a trial printed; say which one with --trial N")
     if options.web:
@@ -128,21 +126,16 @@ def _let_in(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    from hippotune.executors.lease_log import FOLDER
-    from hippotune.history.printed import printed
-    from hippotune.store.files import checkpoint_folder
     from hippotune.view.tree import TreeDrawing
 
     console = Console(markup=False, emoji=False, highlight=False)
     if options.trial is not None:
         with reading(options) as stored:
-            for place, trial in enumerate(trials_numbered(stored.history, options.trial)):
+            for place, trial in enumerate(stored.history.numbered(options.trial)):
                 for line in ([""] if place else []) + list(lines(trial, stored.history.logged(trial))):
                     console.print(line, soft_wrap=True)
-                if options.log:
-                    folder = checkpoint_folder(stored.home, stored.info.key) / FOLDER
-                    for line in printed(folder, trial.node, trial.asked):
-                        console.print(line, soft_wrap=True)
+                for line in _printed(options.url, stored, trial) if options.log else ():
+                    console.print(line, soft_wrap=True)
         return
     stored = read(options)
     history = stored.history
@@ -153,6 +146,20 @@ def _show(options: argparse.Namespace) -> None:
     if options.tree and history.trials:
         console.print()
         console.print(TreeDrawing(stage_tree(history.asks(), scratch=True)))
+
+
+def _printed(url: str | None, stored: Stored, trial: TrialHistory) -> Iterable[str]:
+    """Return what the training of a trial printed, by the logs of the machine that has its home."""
+    from hippotune.executors.lease_log import FOLDER
+    from hippotune.history.printed import printed, reaches_of
+    from hippotune.store.files import checkpoint_folder
+
+    reaches = reaches_of(trial.node, trial.asked)
+    if url is None:
+        return printed(checkpoint_folder(stored.home, stored.info.key) / FOLDER, reaches)
+    from hippotune.serve.client.catalog import remote_printed
+
+    return remote_printed(url, stored.info, reaches)
 
 
 @dataclass(frozen=True, slots=True)

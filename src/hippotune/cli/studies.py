@@ -111,15 +111,21 @@ def reading(options: argparse.Namespace) -> Iterator[Stored]:
         yield Stored(info, read_study(catalog, info), related, exported, changes, home_of(home))
 
 
-@contextmanager
-def opened(options: argparse.Namespace) -> Iterator[tuple[Catalog, StudyInfo, Path]]:
-    """Open the store of the study that the arguments name; yields it, the study's entry, and the home."""
+def named(options: argparse.Namespace) -> tuple[str, Path | None, str | None]:
+    """Return the study that the arguments name, with its home and its database: also by its file."""
     name, home, url = options.study, options.home, options.store
     if name.endswith((".py", ".toml")) and Path(name).exists():
         from hippotune.cli.script import load
 
         study = load(name).study
         name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
+    return name, home, url
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[Catalog, StudyInfo, Path]]:
+    """Open the store of the study that the arguments name; yields it, the study's entry, and the home."""
+    name, home, url = named(options)
     with open_catalog(home, url) as catalog:
         try:
             yield catalog, find_study(catalog, name, options.plan), home_of(home)

@@ -56,6 +56,7 @@ def submit(options: argparse.Namespace) -> int:
 
         return submit_to_ray(options)
     try:
+        from hippotune.serve.client.api import Api
         from hippotune.serve.client.following import moved, send_study
     except ImportError as error:
         raise MissingExtra("hippo submit needs the extra serve: pip install 'hippotune[serve]'") from error
@@ -63,6 +64,7 @@ def submit(options: argparse.Namespace) -> int:
     script = load(options.file, options.arguments, options.module)
     url = options.url or script.study.url or _server_of(script.study)
     study = moved(script.study, url)
+    Api(url).reach()
     send_study(study, script.tuner, _description(options.file))
     where = f"--url {shlex.quote(url)}"
     print(f"submitted: {study.name} to {url}")

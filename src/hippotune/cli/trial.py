@@ -7,24 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from hippotune import short
 from hippotune.cli.columns import aligned
-from hippotune.errors import InvalidInput
-from hippotune.history.history import History
 from hippotune.history.logged import Logged
 from hippotune.history.trial import TrialHistory
 
 _BARS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
 _WIDTH = 40
-
-
-def trials_numbered(history: History, number: int) -> list[TrialHistory]:
-    """Return the trials that have a number: several, where several tunings counted on their own."""
-    found = [trial for trial in history.trials if trial.number == number]
-    if not found:
-        numbers = sorted({trial.number for trial in history.trials})
-        known = f"from {numbers[0]} to {numbers[-1]}" if numbers else "none: it has no trials yet"
-        raise InvalidInput(f"study {history.study!r} has no trial {number}; its trials are numbered {known}")
-    return found
 
 
 def lines(trial: TrialHistory, logged: Logged) -> Iterator[str]:

@@ -109,6 +109,15 @@ class History:
             trials.append(TrialHistory(number, config, asks, trained, error, suspended, node))
         return trials
 
+    def numbered(self, number: int) -> list[TrialHistory]:
+        """Return the trials that have a number: several, where several tunings counted on their own."""
+        found = [trial for trial in self.trials if trial.number == number]
+        if not found:
+            numbers = sorted({trial.number for trial in self.trials})
+            known = f"from {numbers[0]} to {numbers[-1]}" if numbers else "none: it has no trials yet"
+            raise InvalidInput(f"study {self.study!r} has no trial {number}; its trials are numbered {known}")
+        return found
+
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
         return [(trial.node, trial.asked) for trial in self.trials]

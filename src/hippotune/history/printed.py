@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hippotune.executors.lease_log import Head
@@ -12,11 +12,16 @@ from hippotune.plan.node import Node
 _MARK = re.compile(r"\[step (\d+)(, \w+)?\]")
 
 
-def printed(folder: Path, node: Node, reach: int) -> Iterator[str]:
-    """Yield the lines that were printed on the way to a step of a node, lease by lease."""
+def reaches_of(node: Node, reach: int) -> dict[int, int]:
+    """Return how far each node is passed on the way to a step of a node."""
     reaches = {}
     for above in node.lineage():
         reaches[above.id], reach = reach, above.start
+    return reaches
+
+
+def printed(folder: Path, reaches: Mapping[int, int]) -> Iterator[str]:
+    """Yield the lines that were printed along nodes up to these steps, lease by lease."""
     for path in sorted(folder.glob("*.log")):
         head = Head.read(path)
         lines = [] if head is None or head.proof else list(_on_the_way(path, head, reaches))
@@ -27,7 +32,7 @@ def printed(folder: Path, node: Node, reach: int) -> Iterator[str]:
             yield from lines
 
 
-def _on_the_way(path: Path, head: Head, reaches: dict[int, int]) -> Iterator[str]:
+def _on_the_way(path: Path, head: Head, reaches: Mapping[int, int]) -> Iterator[str]:
     step = head.segments[0][1]
     with path.open(errors="replace") as file:
         next(file)

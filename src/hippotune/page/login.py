@@ -13,6 +13,7 @@ import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,6 +91,8 @@ def kept_key(home: Path) -> bytes:
     except FileExistsError:
         pass
     except OSError:  # nothing can be written there: the key is as good for as long as this process runs
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
         return secrets.token_bytes(_KEY_BYTES)
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hippotune.executors.lease_log import FOLDER
 from hippotune.history.logged import LoggedNumbers
-from hippotune.history.printed import printed
+from hippotune.history.printed import printed, reaches_of
 from hippotune.page.about import about_plan
 from hippotune.page.columns import finite, snapshot
 from hippotune.page.pulse import Pulses
@@ -79,7 +79,7 @@ class StoredPlan:
 
 def detail_of(store: Store, logs: Path, node: Node, step: int) -> dict[str, Any]:
     """Return what was logged and printed on the way to a step; numbers that are not finite are None."""
-    lines = list(printed(logs, node, step))
+    lines = list(printed(logs, reaches_of(node, step)))
     logged = LoggedNumbers(store).along(node, step)
     return {
         "logged": {name: [(at, finite(number)) for at, number in rows] for name, rows in logged.items()},

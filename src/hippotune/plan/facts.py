@@ -273,5 +273,5 @@ Fact = (
     | TrialStopped
     | CheckpointPinned
 )
-Action = StudyBegan | StudyEnded | StudyStopped | TrialStopped | CheckpointPinned
+Action = StudyBegan | StudyEnded | StudyStopped | TrialStopped | CheckpointPinned | FailureCleared
 """What studies and people did: facts that do not come of training."""

@@ -159,7 +159,7 @@ class CheckpointDeleted:
 
 @dataclass(frozen=True)
 class ActionTaken:
-    """A study began or ended, or a person stopped or pinned something: the plan is to know it."""
+    """A study began or ended, or a person stopped, pinned or retried something: the plan is to know it."""
 
     action: Action
 

@@ -97,6 +97,25 @@ class CatalogLine(Struct, omit_defaults=True):
     best: str = ""
 
 
+class Retry(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What to try again: on the plan that is found by `plan` or used last, everything or one trial."""
+
+    plan: str | None = None
+    trial: Whole | None = None
+
+
+class Retried(Struct):
+    """How many trials are tried again when their study is next run."""
+
+    trials: int
+
+
+class Reaches(Struct, forbid_unknown_fields=True):
+    """How far nodes of a plan are meant, by their numbers."""
+
+    reaches: dict[Whole, Whole]
+
+
 class Located(Struct):
     """Where a file is, on the server's machine."""
 

@@ -14,21 +14,26 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hippotune.executors.lease_log import FOLDER
 from hippotune.history.listing import listing
+from hippotune.history.printed import printed
+from hippotune.identity.key import PlanKey
 from hippotune.protocol.wire import encode_fact
-from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson
+from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson, Reaches
 from hippotune.serve.definition import KeyParts
-from hippotune.serve.guard import Refused, reply
+from hippotune.serve.guard import Refused, read_body, reply
 from hippotune.serve.health import Health
 from hippotune.serve.hub import Hub, NotHere, ServedPlan
 from hippotune.serve.routes import Parameter, Route
 from hippotune.serve.streams import MOST_AT_ONCE, event, streamed
-from hippotune.store.catalog import open_store
+from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.files import checkpoint_folder
 
 # Reading is work for the processor: more threads at once would only keep the event loop from it.
 _READERS = 2
 _NO_NUMBER = 1 << 62
 _PAGE = 1000
+_MOST_BYTES = 16 << 20
 _MOST = 10_000
 _LOOK_SECONDS = 1.0
 # Facts that come within this time are told together.
@@ -70,6 +75,16 @@ class FactRoutes:
                     Parameter("follow", int, "1 to follow as server-sent events"),
                 ),
                 statuses=(404, 410),
+            ),
+            Route(
+                "POST",
+                "/plans/{key}/printed",
+                "read",
+                self.printed,
+                "Return the lines that training printed along nodes, as far as logs are on this machine",
+                body=Reaches,
+                answer=list[str],
+                statuses=(404,),
             ),
         ]
 
@@ -119,6 +134,24 @@ class FactRoutes:
         self._health.facts.inc(len(lines))
         return reply(FactPage(incarnation, last, lines))
 
+    async def printed(self, request: Request) -> Response:
+        """Return what training printed."""
+        given = await read_body(request, Reaches, _MOST_BYTES)
+        async with self._reading:
+            return reply(await asyncio.to_thread(self._printed, request.path_params["key"], given.reaches))
+
+    def _printed(self, key: str, reaches: dict[int, int]) -> list[str]:
+        with open_store(self._hub.folder, self._hub.store) as catalog:
+            folder = checkpoint_folder(self._hub.folder, _found(catalog, key)) / FOLDER
+        lines: list[str] = []
+        room = _MOST_BYTES
+        for line in printed(folder, reaches):
+            room -= len(line)
+            if room < 0:
+                return [*lines, f"[more is in {folder}, on the server's machine]"]
+            lines.append(line)
+        return lines
+
     async def _stored(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, bytes]]]:
         async with self._reading:
             return await asyncio.to_thread(self._read, key, after, limit)
@@ -126,10 +159,7 @@ class FactRoutes:
     def _read(self, key: str, after: int, limit: int) -> tuple[str, int, list[tuple[int, bytes]]]:
         """Read from the store, whether the plan is open or not."""
         with open_store(self._hub.folder, self._hub.store) as catalog:
-            found = [info.key for info in catalog.plans() if info.key.digest == key]
-            if not found:
-                raise NotHere(f"there is no plan {key} in the store")
-            store = catalog.view(found[0])
+            store = catalog.view(_found(catalog, key))
             facts = [(number, encode_fact(fact)) for number, fact in store.facts(after, limit)]
             return store.incarnation, store.last_number, facts
 
@@ -169,6 +199,13 @@ class FactRoutes:
             return self._hub.plan(key)
         except NotHere:
             return None
+
+
+def _found(catalog: Catalog, key: str) -> PlanKey:
+    found = [info.key for info in catalog.plans() if info.key.digest == key]
+    if not found:
+        raise NotHere(f"there is no plan {key} in the store")
+    return found[0]
 
 
 def _whole(request: Request, name: str, default: int) -> int:

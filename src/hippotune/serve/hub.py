@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,11 @@ from typing import TypeVar
 
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Executor, Job, Parcel
-from hippotune.history.studies import listed_as
+from hippotune.history.retrying import cleared
+from hippotune.history.studies import asked_as, listed_as, read_study
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
-from hippotune.plan.facts import Fact, StudyStopped
+from hippotune.plan.facts import Fact, FailureCleared, Position, StudyStopped
 from hippotune.protocol.events import ActionTaken, OwnerSet
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_fact
@@ -46,6 +48,7 @@ SESSION_SECONDS = 120.0
 IDLE_SECONDS = 30.0
 # How many facts are kept at hand for those who follow; the others are read from the store.
 _KEPT_FACTS = 20_000
+_ENDING = "the server is about to end: try again when it is back"
 _HOLD = "\0the server's own hold"
 
 
@@ -84,6 +87,13 @@ class ServedPlan:
         new = [encode_fact(fact) for number, fact in enumerate(facts, first) if number > last]
         self.feed.put(*new)
         self.feed.heard(last + len(new) - _KEPT_FACTS)
+
+    def clear(self, positions: Iterable[Position]) -> None:
+        """Have what failed tried again when it is next asked for. On the engine's thread."""
+        loop = self.runtime.loop
+        for position in positions:
+            fact = FailureCleared(self.runtime.plan.order + 1, position, loop.readings.now())
+            loop.handle(ActionTaken(fact))
 
     def noted(self, text: str) -> None:
         """Tell all sessions something; those that come later are told too."""
@@ -152,7 +162,7 @@ class Hub:
         identity = self._identify(definition, probed, user, executor.threads)  # which may read much data
         with self._opening:
             if self._is_closing:
-                raise NotNow("the server is about to end: try again when it is back")
+                raise NotNow(_ENDING)
             plan = self._plans.get(identity.key.digest)
             if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
                 self._close(plan)
@@ -262,6 +272,29 @@ class Hub:
         """The files of open plans, by their digests."""
         return {digest for plan in self.plans for digest in list(plan.code)}
 
+    def retry(self, study: str, plan: str | None, number: int | None) -> int:
+        """Have trials of a study tried again, all or those with a number; return how many."""
+        with open_store(self.folder, self._place.store) as catalog, self._opening:
+            if self._is_closing:
+                raise NotNow(_ENDING)
+            mine = [info for info in catalog.studies() if asked_as(info)[0] == study]
+            info = next((each for each in mine if plan in (None, each.key.digest)), None)
+            if info is None:
+                where = "" if plan is None else f" on plan {plan}"
+                raise NotHere(f"there is no study {study!r}{where} in the store")
+            facts, trials = cleared(read_study(catalog, info), number, time.time())
+            served = self._plans.get(info.key.digest)
+            if served is not None and (served.runtime.closed or served.runtime.loop.error is not None):
+                self._close(served)
+                served = None
+            if served is None:
+                with closing(catalog.plan(info.key)) as store:
+                    store.write(facts)
+            else:
+                served.runtime.ask(lambda: served.clear([fact.position for fact in facts]))
+                served.runtime.run(served.runtime.loop.durable())
+            return trials
+
     def note_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
         """Have the store remember what a study is tuned for."""
         with open_store(self.folder, self._place.store) as catalog:
@@ -286,7 +319,7 @@ class Hub:
 
         def begun() -> SessionOpened:
             if id not in plan.sessions:
-                others = {each.user for each in plan.sessions.values() if each.study == study} - {user}
+                others = {each.user for each in plan.sessions.values() if each.study == study} - {user, ""}
                 if others:
                     raise InvalidInput(f"study {study!r} is {min(others)}'s here: give yours another name")
                 plan.runtime.loop.handle(OwnerSet(study, user))

@@ -20,7 +20,7 @@ from hippotune.page.plans import HomePlans
 from hippotune.serve.guard import reply
 from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.routes import Route
-from hippotune.serve.studies import Studies
+from hippotune.serve.studies import Studies, owned
 from hippotune.shell.runtime import Runtime
 from hippotune.store.catalog import open_store
 
@@ -82,8 +82,8 @@ class Pages:
     def _check(self, visitor: Visitor, study: str) -> None:
         """Let users act for their own studies, and admins for all."""
         try:
-            owner = self._studies.get(study).record.user
+            record = self._studies.get(study).record
         except NotHere:
             return  # one whose tuner is elsewhere: any who may submit may ask for more of it
-        if visitor.role != "admin" and owner != visitor.name:
-            raise InvalidInput(f"study {study!r} is {owner}'s; {visitor.name} may look at it")
+        if visitor.role != "admin" and not owned(record, visitor.name):
+            raise InvalidInput(f"study {study!r} is {record.user}'s; {visitor.name} may look at it")

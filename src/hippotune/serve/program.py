@@ -37,10 +37,12 @@ from hippotune.serve.probing import Probes
 from hippotune.serve.studies import Studies
 from hippotune.serve.study_routes import StudyRoutes
 from hippotune.serve.tokens import Tokens
+from hippotune.store.database import Database
 from hippotune.store.homes import parse_home
 from hippotune.store.served import ServedHome
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_LAST_PORT = 65_535
 _GRACE_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 75
 # Engines have threads of their own: none keeps the one of HTTP waiting for long.
@@ -126,6 +128,7 @@ class Server:
             ssl_keyfile=options.key,
             ws="none",
         )
+        _load(self._config)
         self._uvicorn = _Uvicorn(self._config, self._draining)
 
     def _executor(self) -> Executor:
@@ -223,6 +226,12 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _check(options: Options) -> None:
+    if not 0 <= options.port <= _LAST_PORT:
+        raise InvalidInput(f"--port is {options.port}; expected 1 to {_LAST_PORT}, or 0 for any that is free")
+    if options.key is not None and options.certificate is None:
+        raise InvalidInput(f"--tls-key is {options.key}: give its certificate too, with --tls-certificate")
+    if options.store is not None:
+        Database.by(options.store).close()  # which says whether there can be such a database
     if options.token_file is None and options.host not in LOOPBACK:
         raise InvalidInput(
             f"host is {options.host!r}, which others reach: give --token-file with lines of NAME ROLE TOKEN, "
@@ -242,6 +251,18 @@ def _check(options: Options) -> None:
                 f"user {options.worker_user!r} cannot run {sys.executable} ({error}): install Python and "
                 "Hippo where that user may read them"
             ) from None
+
+
+def _load(config: uvicorn.Config) -> None:
+    """Have uvicorn make what it needs; only the files of TLS can be wrong."""
+    try:
+        config.load()
+    except OSError as error:
+        key = config.ssl_keyfile or "none"
+        raise InvalidInput(
+            f"--tls-certificate is {config.ssl_certfile} and --tls-key is {key}, which cannot be used "
+            f"({error.strerror or error}); expected two files in PEM format that belong together"
+        ) from error
 
 
 def _close_to_others(home: Path) -> None:
@@ -265,6 +286,8 @@ def _bound(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise HippoError(f"cannot serve at {host}:{port}: {error.strerror}; choose another --port") from error
+        raise HippoError(
+            f"cannot serve at {host}:{port}: {error.strerror}; choose another --host or --port"
+        ) from error
     sock.listen(1024)
     return sock

@@ -149,7 +149,7 @@ class Studies:
 
     def _check_same(self, known: Live, submission: Submission, user: str) -> None:
         record = known.record
-        if record.user != user:
+        if not owned(record, user):
             raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
         if known.is_running and (
             differ := _differences(lambda each: self._identify(each, user), record.submission, submission)
@@ -254,6 +254,11 @@ class Studies:
                     self._tokens.revoke(token)
             log.seek(0)
             return "\n".join(log.read().decode(errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def owned(record: StudyRecord, user: str) -> bool:
+    """Whether a study is a user's. One from when there were no tokens is everyone's, until one begins it."""
+    return record.user in ("", user)
 
 
 def _differences(identify: Callable[[Definition], Identity], one: Submission, other: Submission) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -14,14 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hippotune.serve.bodies import Retried, Retry
 from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
-from hippotune.serve.hub import Hub
+from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.messages import encode
 from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
 from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
-from hippotune.serve.studies import Live, Studies
+from hippotune.serve.studies import Live, Studies, owned
 
 _END_BYTES = 256 << 20
 _ALL = "/studies"
@@ -86,6 +87,16 @@ class StudyRoutes:
                 statuses=(404,),
             ),
             Route(
+                "POST",
+                f"{one}/retry",
+                "submit",
+                self.retry,
+                "Have trials that failed or are suspended tried again when their study is next run",
+                body=Retry,
+                answer=Retried,
+                statuses=(404, 503, 507),
+            ),
+            Route(
                 "GET",
                 f"{one}/events",
                 "read",
@@ -140,6 +151,15 @@ class StudyRoutes:
         await self._hub.stop_study(live.record.name, live.record.user, request.state.user.name)
         return Response(status_code=204)
 
+    async def retry(self, request: Request) -> Response:
+        """Have trials tried again."""
+        given = await read_body(request, Retry, self._guard.limits.body_bytes)
+        with suppress(NotHere):  # one whose tuner is elsewhere: any who may submit may ask for more of it
+            self._own(request)
+        return reply(
+            Retried(await asyncio.to_thread(self._hub.retry, _name(request), given.plan, given.trial))
+        )
+
     async def events(self, request: Request) -> Response:
         """Follow a study."""
         live = self._studies.get(_name(request))
@@ -179,7 +199,7 @@ class StudyRoutes:
 
     def _own(self, request: Request) -> Live:
         live, user = self._studies.get(_name(request)), request.state.user
-        if live.record.user != user.name and not user.may("admin"):
+        if not owned(live.record, user.name) and not user.may("admin"):
             raise Refused(403, f"the study is {live.record.user}'s")
         return live
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 
 @contextmanager
-def ending_in_order(line: str) -> Iterator[None]:
+def ending_in_order(line: str | Callable[[], str]) -> Iterator[None]:
     """Let Ctrl-C raise `KeyboardInterrupt` in the block, and a second one end the process at once.
 
     Where the exception is not caught, `line` is shown in place of its traceback, unless it is empty.
@@ -22,7 +22,7 @@ def ending_in_order(line: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        _show_instead(error, line)
+        _show_instead(error, line if isinstance(line, str) else line())
         raise
     finally:
         if arms:

@@ -30,6 +30,8 @@ def back_up(database: Database, target: Path) -> None:
         raise InvalidInput(
             f"{target} is no backup, and is not replaced; expected the name of a file to write"
         )
+    if not target.absolute().parent.is_dir():
+        raise InvalidInput(f"{target} is in no folder that exists; expected the name of a file to write")
     database_file = database.engine.url.database
     if target.exists() and database_file is not None and target.samefile(database_file):
         raise InvalidInput(f"{target} is the store itself; expected the name of another file")

@@ -17,6 +17,7 @@ from hippotune.plan.facts import CheckpointDropped, CheckpointKept
 from hippotune.short import plural
 from hippotune.store.catalog import Catalog, PlanInfo, seal_studies
 from hippotune.store.check_values import is_changed, is_damaged
+from hippotune.store.lock import PlanInUse
 from hippotune.store.schema import (
     CHECKPOINTS,
     CONFIGS,
@@ -40,11 +41,15 @@ _BACKUP = "put a backup of the database back"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that differs from what was written; `remedy` is what was done about it, or what to do."""
+    """Something that differs from what was written; `remedy` is what was done about it, or what to do.
+
+    A plan that is in use cannot be repaired, which is no problem of its own.
+    """
 
     what: str
     remedy: str
     is_repaired: bool = False
+    is_problem: bool = True
 
     def __str__(self) -> str:
         return f"{self.what}; {self.remedy}"
@@ -135,6 +140,8 @@ class Examination:
                     yield from trouble
                     if not all(finding.is_repaired for finding in trouble):
                         break
+        except PlanInUse as error:
+            yield Finding("not examined", str(error), is_problem=False)
         except StoreError as error:
             yield Finding(name, str(error))
 

@@ -50,8 +50,7 @@ class Holder:
     def here(cls) -> Holder:
         """Describe this process."""
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        command = shlex.join([os.path.basename(sys.executable), *sys.argv])
-        return cls(os.getpid(), socket.gethostname(), now, command[:_LONGEST_COMMAND])
+        return cls(os.getpid(), socket.gethostname(), now, _command()[:_LONGEST_COMMAND])
 
     @classmethod
     def read(cls, text: str) -> Holder | None:
@@ -64,6 +63,13 @@ class Holder:
     def written(self) -> str:
         """Return this as JSON."""
         return json.dumps(asdict(self))
+
+
+def _command() -> str:
+    """Return what runs here, without its arguments: others can read this, and there may be a password."""
+    program, *rest = sys.argv or [""]
+    command = [word for word in rest[:1] if word.isidentifier()]  # such as serve
+    return shlex.join([os.path.basename(sys.executable), program, *command])
 
 
 def refusal(name: str, holder: Holder | None) -> PlanInUse:

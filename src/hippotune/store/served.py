@@ -23,10 +23,12 @@ class ServedHome:
         with explained(home):
             home.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(_lock(home), f"the home {home}")
+        with explained(home):
+            (home / _NAME).unlink(missing_ok=True)  # of a server that was killed
 
     def note(self, url: str) -> None:
         """Say where the server is reached."""
-        with replacing(self._home / _NAME) as temporary:
+        with explained(self._home), replacing(self._home / _NAME) as temporary:
             temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}))
 
     def release(self) -> None:
@@ -43,6 +45,7 @@ def served_at(home: Path) -> str | None:
         return None
     try:
         portable.lock(descriptor, shared=True)
+        (home / _NAME).unlink(missing_ok=True)  # of a server that was killed: the next one is not there
     except BlockingIOError:
         try:
             return str(json.loads((home / _NAME).read_text())["url"])

@@ -29,7 +29,7 @@ from hippotune.protocol.events import (
     WorthChanged,
 )
 from hippotune.protocol.failures import metrics_lacking
-from hippotune.sequences.config import Config
+from hippotune.sequences.config import Config, ConfigLike
 from hippotune.spaces.branches import Branches
 from hippotune.study.arrivals import Arrivals, Arrived
 from hippotune.study.asks import check_ask, keep_for_branches, report_steps
@@ -206,14 +206,14 @@ class Tuning:
             self._open.add(trial, node.position(request.step))
         return trials
 
-    def _trial(self, who: Config | Child | Trial) -> Trial:
+    def _trial(self, who: ConfigLike | Child | Trial) -> Trial:
         """Return the trial that is asked for, which may be a new one."""
         match who:
             case Trial():
                 return who
             case Child(config, parent):
                 return Trial(len(self.asked), self._completion(config), _family(parent))
-        return Trial(len(self.asked), self._completion(who))
+        return Trial(len(self.asked), self._completion(Config.of(who)))
 
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, get_args
 from hippotune import checks
 from hippotune.errors import TrainerError
 from hippotune.scheduling.policy import WidthPolicy
-from hippotune.sequences.config import Config
+from hippotune.sequences.config import Config, ConfigLike
 
 Mode = Literal["max", "min"]
 
@@ -90,11 +90,13 @@ class TrialGroup:
     metrics are reported at each multiple of k on the way too.
     """
 
-    asks: tuple[tuple[Config | Child | Trial, int], ...]
+    asks: tuple[tuple[ConfigLike | Child | Trial, int], ...]
     every: int | None = None
 
     @classmethod
-    def of(cls, items: Iterable[Config | Child | Trial], step: int, every: int | None = None) -> TrialGroup:
+    def of(
+        cls, items: Iterable[ConfigLike | Child | Trial], step: int, every: int | None = None
+    ) -> TrialGroup:
         """Make a group in which all go to the same step."""
         return cls(tuple((item, step) for item in items), every)
 

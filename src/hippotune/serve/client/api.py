@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ import httpx
 import msgspec
 
 from hippotune.errors import HippoError, InvalidInput
+from hippotune.serve.client.waiting import Outage, Pause, ServerLost
 from hippotune.serve.messages import Failure
 from hippotune.serve.version import HEADER, VERSION
 
 WAITED_STATUSES = (429, 502, 503, 504, 507)
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
 _TIMEOUT = httpx.Timeout(30.0, read=300.0)
 _STREAM_TIMEOUT = httpx.Timeout(30.0, read=60.0)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -35,10 +34,6 @@ class ServerRefused(HippoError):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.status = status
-
-
-class ServerLost(HippoError):
-    """A server cannot be reached, or asks to be tried again."""
 
 
 def checked_url(url: str) -> str:
@@ -63,7 +58,8 @@ class Api:
         certificate: str | None = None,
     ) -> None:
         self.url = checked_url(url)
-        self.patience = patience
+        self.outage = Outage(self.url)
+        self._patience = patience
         token = token or os.environ.get("HIPPO_TOKEN")
         self._headers = {HEADER: str(VERSION), **({"authorization": f"Bearer {token}"} if token else {})}
         self._verify: ssl.SSLContext | bool = True if certificate is None else _pinned(certificate)
@@ -77,14 +73,28 @@ class Api:
         parts = urlsplit(self.url)
         return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
 
+    def new_pause(self) -> Pause:
+        """Return what says how long to wait for this server, and tells a person so."""
+        return Pause(self._patience, self.outage)
+
+    def reach(self) -> None:
+        """Raise `ServerLost` where nothing answers at the address; what it answers does not matter."""
+        try:
+            self._client.get("/healthz")
+        except httpx.TransportError as error:
+            raise _lost(self.url, error) from error
+
     def call(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
         """Make a request, waiting for a server that is away; return what is answered."""
-        pause = Pause(self.patience)
-        while True:
-            try:
-                return self.call_once(method, path, value, kind)
-            except ServerLost as error:
-                time.sleep(pause.next(error))
+        return self._waiting(lambda: self.call_once(method, path, value, kind))
+
+    def _waiting(self, ask: Callable[[], Any]) -> Any:
+        with self.new_pause() as pause:
+            while True:
+                try:
+                    return ask()
+                except ServerLost as error:
+                    time.sleep(pause.next(error))
 
     def call_once(self, method: str, path: str, value: Any = None, kind: Any = None) -> Any:
         """Make a request once."""
@@ -95,13 +105,7 @@ class Api:
 
     def download(self, path: str, value: Any, file: Path) -> None:
         """Make a request, waiting for a server that is away, and write what is answered to a file."""
-        pause = Pause(self.patience)
-        while True:
-            try:
-                self._download_once(path, value, file)
-                return
-            except ServerLost as error:
-                time.sleep(pause.next(error))
+        self._waiting(lambda: self._download_once(path, value, file))
 
     def _download_once(self, path: str, value: Any, file: Path) -> None:
         try:
@@ -203,21 +207,6 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
             yield event
 
 
-class Pause:
-    """How long to wait before the next try, up to a limit in all."""
-
-    def __init__(self, patience: float) -> None:
-        self._until = time.monotonic() + patience
-        self._seconds = _FIRST_PAUSE
-
-    def next(self, error: Exception) -> float:
-        """Return the seconds to wait; raises the error where it has been too long."""
-        if time.monotonic() > self._until:
-            raise error
-        seconds, self._seconds = self._seconds, min(2 * self._seconds, _LONGEST_PAUSE)
-        return seconds
-
-
 def _pinned(certificate: str) -> ssl.SSLContext:
     """Return a context that trusts this one certificate, whether an authority has signed it or not."""
     context = ssl.create_default_context(cadata=certificate)
@@ -242,7 +231,7 @@ def _read(response: httpx.Response, kind: Any) -> Any:
     except msgspec.DecodeError:
         failure = Failure("HippoError", response.text[:200] or "no words")
     if response.status_code in WAITED_STATUSES:
-        raise ServerLost(f"the server at {response.url.host} asks to wait: {failure.text}")
+        raise ServerLost(f"the server at {response.url.host} asks to wait: {failure.text}", failure.text)
     error = failure.made()
     if response.status_code == 422 and type(error) is not HippoError:
         raise error
@@ -252,5 +241,6 @@ def _read(response: httpx.Response, kind: Any) -> Any:
 def _lost(url: str, error: Exception) -> ServerLost:
     return ServerLost(
         f"the server at {url} cannot be reached: {type(error).__name__}: {error}. See that it runs (hippo "
-        "serve), and that the address is right"
+        "serve), and that the address is right",
+        str(error) or type(error).__name__,
     )

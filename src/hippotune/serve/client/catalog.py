@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hippotune.history.history import History
 from hippotune.history.listing import Listed
 from hippotune.history.studies import asked_as, chosen_study
-from hippotune.serve.bodies import CatalogLine
+from hippotune.serve.bodies import CatalogLine, Reaches, Retried, Retry
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.facts import read_facts
 from hippotune.store.catalog import StudyInfo
@@ -31,6 +33,24 @@ def remote_study(url: str, name: str, plan: str | None) -> tuple[StudyInfo, Hist
     related = [each for each in known if (each.name == info.name) != (each.key == info.key)]
     store = read_facts(api, info.key.digest).store
     return info, History(store, *asked_as(info), (info.metric, info.mode)), related
+
+
+def remote_retry(url: str, name: str, plan: str | None, number: int | None) -> int:
+    """Have a server try trials of a study again, all or those with a number; return how many."""
+    from hippotune.serve.client.following import address
+
+    api = Api(url)
+    info = remote_info(api, name, plan)
+    path = f"{address(asked_as(info)[0])}/retry"
+    found: Retried = api.call_once("POST", path, Retry(info.key.digest, number), Retried)
+    return found.trials
+
+
+def remote_printed(url: str, info: StudyInfo, reaches: Mapping[int, int]) -> list[str]:
+    """Return what training printed along nodes of a study's plan."""
+    path = f"/plans/{info.key.digest}/printed"
+    lines: list[str] = Api(url).call_once("POST", path, Reaches(dict(reaches)), list[str])
+    return lines
 
 
 def _lines(api: Api) -> list[CatalogLine]:

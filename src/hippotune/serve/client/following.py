@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,11 +14,12 @@ import msgspec
 from hippotune.executors.shipping import dumped
 from hippotune.identity.fingerprint import parts_of_object
 from hippotune.protocol.wire import decode_value
-from hippotune.serve.client.api import Api, Event, Pause, ServerLost
+from hippotune.serve.client.api import Api, Event
 from hippotune.serve.client.code import in_reach, send
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.facts import ServedLog
 from hippotune.serve.client.models import RemoteModels
+from hippotune.serve.client.waiting import ServerLost
 from hippotune.serve.definition import PlanOpened, Submission, Tuned
 from hippotune.serve.records import StudyLine, StudyRecord
 from hippotune.serve.reports import report_of
@@ -42,9 +44,19 @@ def tune_there(
     connection = study._connection
     assert isinstance(connection, RemoteConnection)
     api = connection.api
-    left = f"left; study {study.name!r} goes on at {api.url}: hippo attach {study.name} --url {api.url}"
+    was_sent = False
+
+    def left() -> str:
+        again = f"hippo attach {shlex.quote(study.name)} --url {shlex.quote(api.url)}"
+        if not was_sent:
+            return f"left before the server at {api.url} had study {study.name!r}: run the same again"
+        if api.outage.is_away:
+            return f"left; study {study.name!r} goes on when a server is at {api.url} again: {again}"
+        return f"left; study {study.name!r} goes on at {api.url}: {again}"
+
     with ending_in_order(left), open_view(show) as view:
         send_study(study, tuner, limits=limits)
+        was_sent = True
         connection.notes.clear()  # the tuner's process tells them
         feeds = _feeds(study, connection, sinks)
         with feeds.fed():
@@ -132,20 +144,20 @@ def address(name: str) -> str:
 
 def follow(api: Api, name: str, view: View) -> StudyRecord:
     """Show how a study goes until its end is recorded."""
-    after, pause = 0, Pause(api.patience)
-    while True:
-        try:
-            for event in api.events(f"{address(name)}/events", str(after)):
-                pause = Pause(api.patience)
-                after = _shown(event, view, after)
-            record: StudyRecord = api.call("GET", address(name), None, StudyRecord)
-            if record.state != "running":
-                return record
-            after = 0 if after else after
-            time.sleep(pause.next(ServerLost("the server ends the stream of a study")))
-        except ServerLost as error:
-            after = 0
-            time.sleep(pause.next(error))
+    after = 0
+    with api.new_pause() as pause:
+        while True:
+            try:
+                for event in api.events(f"{address(name)}/events", str(after)):
+                    pause.over()
+                    after = _shown(event, view, after)
+                record: StudyRecord = api.call("GET", address(name), None, StudyRecord)
+                if record.state != "running":
+                    return record
+                raise ServerLost("the server ends the stream of a study")
+            except ServerLost as error:
+                after = 0
+                time.sleep(pause.next(error))
 
 
 def _shown(event: Event, view: View, after: int) -> int:

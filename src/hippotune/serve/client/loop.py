@@ -22,9 +22,10 @@ from hippotune.protocol import events
 from hippotune.protocol.events import Event, Request
 from hippotune.protocol.wire import decode_fact
 from hippotune.serve import messages as wire
-from hippotune.serve.client.api import AsyncApi, Pause, ServerLost, ServerRefused
+from hippotune.serve.client.api import AsyncApi, ServerRefused
 from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.client.said import Said, message_of
+from hippotune.serve.client.waiting import Pause, ServerLost
 from hippotune.shell.loop import Deliver, Listener
 from hippotune.study.limits import Limits
 from hippotune.study.recorded import definition_of
@@ -50,7 +51,7 @@ class RemoteLoop:
         readings: RemoteReadings,
         renew: Callable[[], Coroutine[Any, Any, tuple[str, wire.SessionOpened]]],
         note: Callable[[str], None],
-        patience: float,
+        new_pause: Callable[[], Pause],
     ) -> None:
         self.error: BaseException | None = None
         self.proofs: tuple[ProofRecorded, ...] = ()
@@ -58,7 +59,7 @@ class RemoteLoop:
         self.note = note
         self._api = api
         self._renew = renew
-        self._patience = patience
+        self._new_pause = new_pause
         self._aio = asyncio.get_running_loop()
         self.address = ""
         self._said = Said()
@@ -229,17 +230,17 @@ class RemoteLoop:
 
     async def _opened(self) -> wire.SessionOpened:
         """Begin a session, as soon as there is a server that stays for long enough."""
-        pause = Pause(self._patience)
-        while True:
-            try:
-                self.address, opened = await self._renew()
-                return opened
-            except ServerLost as error:
-                await asyncio.sleep(pause.next(error))
-            except ServerRefused as error:
-                if error.status != 404:  # the plan is not open: another server has come in between
-                    raise
-                await asyncio.sleep(pause.next(error))
+        with self._new_pause() as pause:
+            while True:
+                try:
+                    self.address, opened = await self._renew()
+                    return opened
+                except ServerLost as error:
+                    await asyncio.sleep(pause.next(error))
+                except ServerRefused as error:
+                    if error.status != 404:  # the plan is not open: another server has come in between
+                        raise
+                    await asyncio.sleep(pause.next(error))
 
     async def _say_again(self) -> None:
         """Begin another session and say what is open."""
@@ -256,24 +257,24 @@ class RemoteLoop:
         self._has_news.set()
 
     async def _send(self) -> None:
-        pause = Pause(self._patience)
-        while True:
-            await self._has_news.wait()
-            self._has_news.clear()
-            while self._outgoing:
-                batch = self._batch()
-                body = wire.Messages(self._first, tuple(batch), self._after)
-                try:
-                    await self._api.call("POST", f"{self.address}/messages", body)
-                except ServerLost as error:
-                    await asyncio.sleep(pause.next(error))
-                    continue
-                except ServerRefused as error:
-                    raise _lost_session(error) from error
-                pause = Pause(self._patience)
-                self._first += len(batch)
-                del self._outgoing[: len(batch)]
-            self._all_sent.set()
+        with self._new_pause() as pause:
+            while True:
+                await self._has_news.wait()
+                self._has_news.clear()
+                while self._outgoing:
+                    batch = self._batch()
+                    body = wire.Messages(self._first, tuple(batch), self._after)
+                    try:
+                        await self._api.call("POST", f"{self.address}/messages", body)
+                    except ServerLost as error:
+                        await asyncio.sleep(pause.next(error))
+                        continue
+                    except ServerRefused as error:
+                        raise _lost_session(error) from error
+                    pause.over()
+                    self._first += len(batch)
+                    del self._outgoing[: len(batch)]
+                self._all_sent.set()
 
     def _batch(self) -> list[wire.Message]:
         """Return the messages that are sent together."""
@@ -292,18 +293,18 @@ class RemoteLoop:
         return message
 
     async def _receive(self) -> None:
-        pause = Pause(self._patience)
-        while True:
-            try:
-                async with self._api.events(f"{self.address}/items", str(self._after)) as stream:
-                    async for event in stream:
-                        pause = Pause(self._patience)
-                        self._take(event.kind, event.number, event.data)
-                await asyncio.sleep(pause.next(ServerLost("the server ends the stream of a session")))
-            except ServerLost as error:
-                await asyncio.sleep(pause.next(error))
-            except ServerRefused as error:
-                raise _lost_session(error) from error
+        with self._new_pause() as pause:
+            while True:
+                try:
+                    async with self._api.events(f"{self.address}/items", str(self._after)) as stream:
+                        async for event in stream:
+                            pause.over()
+                            self._take(event.kind, event.number, event.data)
+                    await asyncio.sleep(pause.next(ServerLost("the server ends the stream of a session")))
+                except ServerLost as error:
+                    await asyncio.sleep(pause.next(error))
+                except ServerRefused as error:
+                    raise _lost_session(error) from error
 
     def _take(self, kind: str, number: str, data: str) -> None:
         """Take in one event, as a whole."""
@@ -337,7 +338,7 @@ class RemoteLoop:
                 self.note(text)
             case wire.Broken(error, waits):
                 if waits:
-                    raise _Renewed(f"the server cannot go on, and is tried again: {error.text}")
+                    raise _Renewed(f"the server cannot go on, and is tried again: {_in_short(error.text)}")
                 self._give_up(error.made())
             case wire.RanDown(counters, proofs):
                 facts = map(decode_fact, proofs)
@@ -392,6 +393,12 @@ class _Renewed(Exception):
     def __init__(self, because: str = "") -> None:
         super().__init__(because)
         self.because = because
+
+
+def _in_short(text: str) -> str:
+    """Return the sentence that begins an error, without the traceback of what it came of."""
+    lines = text.strip().splitlines() or [""]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 def _lost_session(error: ServerRefused) -> Exception:

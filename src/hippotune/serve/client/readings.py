@@ -10,7 +10,7 @@ from typing import cast
 from hippotune.engine.core import ProofWork
 from hippotune.engine.deadlines import Limit
 from hippotune.plan.node import Node
-from hippotune.plan.plan import Plan
+from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.events import Request
 from hippotune.sequences.config import Config
 from hippotune.serve.beats import pulse_of, read_counters
@@ -33,6 +33,7 @@ class RemoteReadings:
         self._at = 0.0
         self._counters = self._offset = self._base = _ZERO
         self._spent_ahead = 0.0
+        self._left: int | None = None
 
     def renewed(self, beat: Beat) -> None:
         """Another session has begun."""
@@ -112,6 +113,19 @@ class RemoteReadings:
         return Pace(self._last.step_seconds, self._last.startup, self._last.widest)
 
     def pulse(self, since: float, asks: Iterable[tuple[Node, int]] | None) -> Pulse:
-        """Return how training goes."""
-        counters = self.counters()
-        return replace(pulse_of(self._last), trained=counters.trained, worker_seconds=counters.worker_seconds)
+        """Return how training goes.
+
+        All steps are counted here: a session that was begun anew has heard only of what is open.
+        """
+        counters, pulse = self.counters(), pulse_of(self._last)
+        if pulse.unique:
+            self._left = pulse.left
+        unique = None if asks is None else unique_steps(asks)
+        left = unique if unique is None or self._left is None else min(unique, self._left)
+        return replace(
+            pulse,
+            trained=counters.trained,
+            worker_seconds=counters.worker_seconds,
+            unique=unique,
+            left=left,
+        )

@@ -52,7 +52,7 @@ class RemoteRuntime(LoopThread):
         """Begin a session."""
         self._async = self._api.asynchronous()
         readings = RemoteReadings(self._unshared)
-        self.loop = RemoteLoop(self._async, readings, self._renew, self.notes.tell, self._api.patience)
+        self.loop = RemoteLoop(self._async, readings, self._renew, self.notes.tell, self._api.new_pause)
         await self.loop.start()
 
     async def _renew(self) -> tuple[str, SessionOpened]:
