@@ -160,7 +160,7 @@ class LightGBMTrainer(BoostingTrainer):
 @functools.cache
 def _main_names() -> dict[str, str]:
     """Return every name of a parameter that LightGBM knows, with the main name of that parameter."""
-    table = basic._ConfigAliases._get_all_param_aliases()  # type: ignore[attr-defined]
+    table = basic._ConfigAliases._get_all_param_aliases()
     return {name: main for main, names in table.items() for name in names}
 
 
