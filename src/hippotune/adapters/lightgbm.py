@@ -147,6 +147,7 @@ class LightGBMTrainer(BoostingTrainer):
         """Bin the data right after `prepare`, with all parameters that matter to it."""
         yield
         if call == "prepare" and isinstance(getattr(self, "data", None), lightgbm.Dataset):
+            self.check(self.params, "params")  # LightGBM's own errors are about other things
             lightgbm.Booster(self._fixed, self.data)
 
     @property
