@@ -147,6 +147,7 @@ class LightGBMTrainer(BoostingTrainer):
         """Bin the data right after `prepare`, with all parameters that matter to it."""
         yield
         if call == "prepare" and isinstance(getattr(self, "data", None), lightgbm.Dataset):
+            self.check(self.params, "params")  # LightGBM's own errors are about other things
             lightgbm.Booster(self._fixed, self.data)
 
     @property
@@ -160,7 +161,7 @@ class LightGBMTrainer(BoostingTrainer):
 @functools.cache
 def _main_names() -> dict[str, str]:
     """Return every name of a parameter that LightGBM knows, with the main name of that parameter."""
-    table = basic._ConfigAliases._get_all_param_aliases()  # type: ignore[attr-defined]
+    table = basic._ConfigAliases._get_all_param_aliases()
     return {name: main for main, names in table.items() for name in names}
 
 
