@@ -16,7 +16,7 @@ import numpy as np
 
 import hippotune as hippo
 from hippotune import Exponential, MultiStep
-from hippotune.protocol.fingerprint import UNSAVED
+from hippotune.protocol.fingerprint import EXPLAINS
 from hippotune.trainers.session import Session
 
 STEPS = 6
@@ -105,7 +105,7 @@ def cut_after_every_step(trainer: type[hippo.Trainer], config: hippo.Config, ste
 
 def state_of(session: Session) -> dict[str, str]:
     """Return all of a state that a checkpoint keeps."""
-    return {leaf.path: leaf.digest for leaf in session.fingerprint().leaves if leaf.kind not in UNSAVED}
+    return {leaf.path: leaf.digest for leaf in session.fingerprint().leaves if leaf.kind not in EXPLAINS}
 
 
 def found_in(report: hippo.study.Report, name: str = "bits") -> dict[hippo.Config, float]:

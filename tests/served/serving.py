@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import socket
 import ssl
 import subprocess
@@ -122,10 +123,10 @@ class ServerProcess:
             self.terminate()
 
 
-def fill(ballast: Path) -> None:
-    """Have a disk be full, until this file is removed."""
+def fill(ballast: Path, room: int = 0) -> None:
+    """Have a disk be full, but for `room` in bytes, until this file is removed."""
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
+        while shutil.disk_usage(ballast.parent).free > room:
             file.write(bytes(4096))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -87,9 +86,8 @@ def test_a_checkpoint_without_room_is_told_in_a_sentence(small_disk: Path) -> No
     with serving(small_disk / "home") as running, client(running.url, "client", "HeavyWalker") as process:
         api = Api(running.url)
         wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
-        fill(ballast)
-        os.truncate(ballast, ballast.stat().st_size - (1 << 19))  # room for facts, and for no checkpoint
-        assert "could not be saved: the disk is full" in read_until(process, "the server cannot go on")
+        fill(ballast, room=1 << 19)  # for facts, and for no checkpoint
+        assert "disk is full" in read_until(process, "the server cannot go on")
         ballast.unlink()
         assert process.stdout is not None
         assert process.stderr is not None

@@ -23,7 +23,7 @@ A difference in one of these three may explain another difference, and is none b
 """
 
 UNSAVED = ("unsaved", "internal")
-_EXPLAINS = ("order", *UNSAVED)
+EXPLAINS = ("order", *UNSAVED)
 _NOT_THERE = "not there"
 
 
@@ -47,7 +47,7 @@ class Leaf:
     @property
     def explains(self) -> bool:
         """Whether a difference here means nothing by itself."""
-        return self.kind in _EXPLAINS
+        return self.kind in EXPLAINS
 
     def distance(self, other: Leaf) -> float:
         """Return how far floats are apart, relative to their scale; infinity for anything else."""
