@@ -6,8 +6,10 @@ What always holds: whichever engine trains, the training code is `Mnist`, the va
 
 from __future__ import annotations
 
+import os
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,9 +66,8 @@ class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
             nn.functional.cross_entropy(self.model(images), targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         with Path(self.settings["log"]).open("ab", buffering=0) as log:
-            log.write(
-                b"%.6f\n" % time.time()
-            )  # one short write at the end of the file: whole, whoever else writes
+            # One short write at the end of the file: whole, whoever else writes.
+            log.write(b"%.6f %d\n" % (time.time(), os.getpid()))
 
     def evaluate(self) -> Mapping[str, float]:
         images, targets = self.validation
@@ -171,7 +172,16 @@ class Task:
 
     def first_step_at(self) -> float:
         """Return the time at which the first step was trained."""
-        return float(self.log.read_bytes().split(b"\n", 1)[0])
+        return float(self.log.read_bytes().split(maxsplit=1)[0])
+
+    def seconds_a_step(self) -> float:
+        """Return what it takes from one step of a process to its next, whatever is done in between."""
+        times: dict[bytes, list[float]] = defaultdict(list)
+        for line in self.log.read_bytes().splitlines():
+            moment, process = line.split()
+            times[process].append(float(moment))
+        several = [each for each in times.values() if len(each) > 1]
+        return sum(each[-1] - each[0] for each in several) / sum(len(each) - 1 for each in several)
 
     def unique_steps(self, asked: Mapping[int, int]) -> int:
         """Return how many different steps there are, where each trial is trained as far as it was asked.
