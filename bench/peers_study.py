@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,14 +175,13 @@ class Task:
         """Return the time at which the first step was trained."""
         return float(self.log.read_bytes().split(maxsplit=1)[0])
 
-    def seconds_a_step(self) -> float:
-        """Return what it takes from one step of a process to its next, whatever is done in between."""
+    def seconds_between_steps(self) -> list[float]:
+        """Return what passes from each step of a process to its next one."""
         times: dict[bytes, list[float]] = defaultdict(list)
         for line in self.log.read_bytes().splitlines():
             moment, process = line.split()
             times[process].append(float(moment))
-        several = [each for each in times.values() if len(each) > 1]
-        return sum(each[-1] - each[0] for each in several) / sum(len(each) - 1 for each in several)
+        return [after - before for each in times.values() for before, after in pairwise(each)]
 
     def unique_steps(self, asked: Mapping[int, int]) -> int:
         """Return how many different steps there are, where each trial is trained as far as it was asked.
