@@ -18,10 +18,12 @@ what):
 
 Ray Tune's default runs at one merge rate: what it does is the same at all of them. Where nothing is shared,
 two processes with a bare loop over the trainer's methods are run too, and Hippo on a plan that was rehearsed
-before. Hippo's overhead is what its workers take from one step to the next over what the bare loops take: the
-usual time (the median of a run), and beside it the mean, which holds what is done between two trials, of 40
-steps each (evaluating, a durable checkpoint, the next lease). These and Optuna are run five times at 20 ms,
-in turns; medians of the ratios of a turn count, and of wall times.
+before, and Optuna, five times each at 20 ms; medians of wall times count. Hippo's overhead is what its workers
+take from one step to the next over what the bare loops take. The machine's own speed changes by more than
+that within a minute, so the two run in turns of a second, each while the other is stopped
+(`peers_turns.py`), and turns beside each other are compared: by their medians, the usual time of a step, and
+by their means, which hold what is done between two trials of 40 steps (evaluating, a durable checkpoint, the
+next lease).
 
 Each engine runs in a process of its own. Measured are training steps, by a log that the training code writes
 (those that proofs repeat are told apart); wall time; CPU-seconds of everything that the engine started, Ray's
@@ -50,12 +52,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
 from peers_process import Measured, measured
 from peers_study import BATCH, METRIC, Mnist, Task, prepare_data, seed_all
+from peers_turns import in_turns, more
 
 ENGINES = {
     "hippo": "peers_hippo:Hippo",
@@ -78,6 +82,7 @@ STEPS_OF = {20: 40, 200: 10}
 UNSHARED_AT = 20
 TRIALS, HALVING_TRIALS, RUNG, HALVING_SAMPLES = 12, 27, 3, 1024
 REPEATED = 5
+TRIALS_IN_TURNS = 60
 SPENT = ("cpu_seconds", "wall_seconds")
 SAME = ("metrics", "bests", "decisions")
 UNSHARED_BARS = [Bar("overhead_percent", "at most", 2.0), Bar("unshared_hippo_to_optuna", "at most", 1.0)]
@@ -164,24 +169,15 @@ def _samples(data: Path, milliseconds: int) -> int:
 
 def _unshared(task: Task) -> dict[str, float]:
     """Return what Hippo costs where nothing is shared: beside bare loops, and beside Optuna."""
-    usual: dict[str, list[float]] = {engine: [] for engine in UNSHARED}
-    mean: dict[str, list[float]] = {engine: [] for engine in UNSHARED}
     walls: dict[str, list[float]] = {engine: [] for engine in UNSHARED}
     for turn in range(REPEATED):
         for engine, name in UNSHARED.items():
-            given = replace(task, home=task.home / f"{engine}-{turn}")
-            each, times = measured(name, given), given.seconds_between_steps()
-            usual[engine].append(1000 * statistics.median(times))
-            mean[engine].append(1000 * statistics.fmean(times))
+            each = measured(name, replace(task, home=task.home / f"{engine}-{turn}"))
             walls[engine].append(each.wall_seconds)
-            step = f"{usual[engine][-1]:.2f} ms a step, {mean[engine][-1]:.2f} ms with what is between trials"
-            print(f"nothing shared, {engine}: {each.wall_seconds:.1f} s, {step}", file=sys.stderr, flush=True)
+            print(f"nothing shared, {engine}: {each.wall_seconds:.1f} s", file=sys.stderr, flush=True)
     wall = {engine: statistics.median(times) for engine, times in walls.items()}
     return {
-        "unshared_bare_ms_a_step": statistics.median(usual["bare"]),
-        "unshared_hippo_ms_a_step": statistics.median(usual["rehearsed"]),
-        "overhead_percent": _more(usual["rehearsed"], usual["bare"]),
-        "overhead_with_changes_of_trials_percent": _more(mean["rehearsed"], mean["bare"]),
+        **_overhead(task),
         **{f"unshared_{engine}_wall_seconds": value for engine, value in wall.items()},
         "unshared_hippo_to_optuna": wall["rehearsed"] / wall["optuna"],
         "unshared_hippo_to_optuna_least": min(walls["rehearsed"]) / max(walls["optuna"]),
@@ -190,9 +186,27 @@ def _unshared(task: Task) -> dict[str, float]:
     }
 
 
-def _more(times: list[float], others: list[float]) -> float:
-    """Return by how much times are longer than others of the same turns, in percent."""
-    return 100 * (statistics.median(one / other for one, other in zip(times, others, strict=True)) - 1)
+def _overhead(task: Task) -> dict[str, float]:
+    """Return what a step takes in Hippo's workers and in bare loops, in turns of a second."""
+    engines = {engine: UNSHARED[engine] for engine in ("bare", "rehearsed")}
+    tasks = {
+        engine: replace(task, trials=TRIALS_IN_TURNS, home=task.home / f"{engine}-in-turns")
+        for engine in engines
+    }
+    turns = in_turns(engines, tasks)
+    usual = more(turns["rehearsed"], turns["bare"], statistics.median)
+    mean = more(turns["rehearsed"], turns["bare"], statistics.fmean)
+    return {
+        "unshared_turns": len(turns["bare"]),
+        "unshared_bare_ms_a_step": 1000 * statistics.median(chain.from_iterable(turns["bare"])),
+        "unshared_hippo_ms_a_step": 1000 * statistics.median(chain.from_iterable(turns["rehearsed"])),
+        "overhead_percent": 100 * usual.middle,
+        "overhead_percent_low": 100 * usual.low,
+        "overhead_percent_high": 100 * usual.high,
+        "overhead_with_changes_of_trials_percent": 100 * mean.middle,
+        "overhead_with_changes_of_trials_percent_low": 100 * mean.low,
+        "overhead_with_changes_of_trials_percent_high": 100 * mean.high,
+    }
 
 
 def _runs(task: Task, engines: Mapping[str, str]) -> dict[str, Measured]:

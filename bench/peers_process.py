@@ -68,18 +68,13 @@ class Measured:
 
 def measured(engine: str, task: Task) -> Measured:
     """Run an engine, named as ``module:class:option``, and measure it."""
-    task.home.mkdir(parents=True)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(engine, task, theirs), name=engine)
-    process.start()
-    theirs.close()
+    process, ours = started(engine, task)
     with _Meter(process, task.home) as meter:
-        given, start_seconds = _received(ours, task)
+        given, start_seconds = received(ours, task)
         before = meter.cpu_seconds()
         began = time.time()
         ours.send("go")
-        (losses, own), wall_seconds = _received(ours, task)
+        (losses, own), wall_seconds = received(ours, task)
         cpu_seconds = meter.cpu_seconds() - before
         ours.send("close")
         process.join(_CLOSING_SECONDS)
@@ -94,6 +89,17 @@ def measured(engine: str, task: Task) -> Measured:
         losses,
         own,
     )
+
+
+def started(engine: str, task: Task) -> tuple[BaseProcess, Connection]:
+    """Start an engine's process. It says when it is ready, runs at "go", says what came, and ends at "close"."""
+    task.home.mkdir(parents=True)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(engine, task, theirs), name=engine)
+    process.start()
+    theirs.close()
+    return process, ours
 
 
 def _serve(name: str, task: Task, connection: Connection) -> None:
@@ -116,7 +122,8 @@ def _serve(name: str, task: Task, connection: Connection) -> None:
         engine.close()
 
 
-def _received(connection: Connection, task: Task) -> tuple[Any, float]:
+def received(connection: Connection, task: Task) -> tuple[Any, float]:
+    """Return what an engine says next; where it has failed, end with its last lines."""
     try:
         received: tuple[Any, float] = connection.recv()
     except EOFError:

@@ -175,13 +175,13 @@ class Task:
         """Return the time at which the first step was trained."""
         return float(self.log.read_bytes().split(maxsplit=1)[0])
 
-    def seconds_between_steps(self) -> list[float]:
-        """Return what passes from each step of a process to its next one."""
+    def step_times(self) -> list[tuple[float, float]]:
+        """Return when each step of a process was over and when its next one was."""
         times: dict[bytes, list[float]] = defaultdict(list)
         for line in self.log.read_bytes().splitlines():
             moment, process = line.split()
             times[process].append(float(moment))
-        return [after - before for each in times.values() for before, after in pairwise(each)]
+        return [pair for each in times.values() for pair in pairwise(each)]
 
     def unique_steps(self, asked: Mapping[int, int]) -> int:
         """Return how many different steps there are, where each trial is trained as far as it was asked.

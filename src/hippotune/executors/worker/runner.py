@@ -39,7 +39,7 @@ from hippotune.store.storage import CheckpointStorage
 from hippotune.trainers.session import Session
 
 # How many seconds of steps go by between two reports: short for a person, long compared with sending one.
-_QUIET_SECONDS = 0.05
+_QUIET_SECONDS = 0.25
 
 Send = Callable[[Sequence[Event]], None]
 Inbox = queue.SimpleQueue[RunLease | UpdateLease | Part | None]
