@@ -85,7 +85,7 @@ class RayASHA(hippo.ASHA):
 
     async def run(self, trials: Trials) -> None:
         """Keep every worker busy until all trials have ended."""
-        rungs = self._rung_steps
+        rungs = self.rung_steps
         records: dict[int, list[float]] = {rung: [] for rung in rungs}
         waiting = iter(self.configs())
         while True:

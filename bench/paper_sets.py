@@ -30,17 +30,26 @@ _NAMES = ("lr", "bs")
 Places = NDArray[np.int64]
 Study = tuple[Places, Places]
 """Which learning rates and which batch sizes of the pools a study has."""
+Beginnings = NDArray[np.float32]
+"""For each step, 1 for each beginning up to it that a study has, 0 for all others."""
 
 
 class Pool:
-    """Functions of one hyper-parameter, and the steps at which any two of them part."""
+    """Functions of one hyper-parameter, and at every step the first of them that begins alike."""
 
     def __init__(self, parameter: Parameter, size: int, chance: Random) -> None:
         fresh = Parameter((), parameter.more)
         self.functions: list[Sequence] = fresh.start(chance, chance.random(), STEPS, size)
-        self.partings = np.full((size, size), STEPS, dtype=np.int16)
+        partings = np.full((size, size), STEPS)
         for (row, one), (column, other) in combinations(enumerate(self.functions), 2):
-            self.partings[row, column] = self.partings[column, row] = parting(one, other, STEPS)
+            partings[row, column] = partings[column, row] = parting(one, other, STEPS)
+        self._alike = np.array([(partings > step).argmax(axis=1) for step in range(STEPS)])
+
+    def beginnings(self, places: Places) -> Beginnings:
+        """Return which beginnings these functions have at each step."""
+        found = np.zeros((STEPS, len(self.functions)), dtype=np.float32)
+        np.put_along_axis(found, self._alike[:, places], 1, axis=1)
+        return found
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,10 @@ class PublishedSet:
 
     def _walk(self, chance: Random, pools: list[Pool], studies: list[Study]) -> bool:
         """Exchange functions until all rates are as published; return whether they came to be."""
-        off = self._off(pools, studies)
+        found = tuple(
+            np.array([pool.beginnings(study[which]) for study in studies]) for which, pool in enumerate(pools)
+        )
+        off = self._off(*found)
         for _ in range(_PATIENCE * self.studies):
             if off == 0:
                 return True
@@ -92,31 +104,41 @@ class PublishedSet:
                 continue
             at = chance.randrange(len(places))
             before, places[at] = places[at], chance.choice(others)
-            now = self._off(pools, studies)
+            had, found[which][study] = found[which][study].copy(), pools[which].beginnings(places)
+            now = self._off(*found)
             if now <= off:
                 off = now
             else:
-                places[at] = before
+                places[at], found[which][study] = before, had
         return False
 
-    def _off(self, pools: list[Pool], studies: list[Study]) -> float:
+    def _off(self, rates: Beginnings, sizes: Beginnings) -> float:
         """Return by how much the rates are out of their ranges, all in all."""
-        off = sum(_outside(rate(pools, [study]), self.own, 0) for study in studies)
+        steps = in_common(rates, sizes)
+        off = sum(_outside(TRIALS * STEPS / steps[each, each], self.own, 0) for each in range(self.studies))
         if self.pairs is not None:
-            off += sum(_outside(rate(pools, pair), self.pairs, WITHIN) for pair in combinations(studies, 2))
+            for one, other in combinations(range(self.studies), 2):
+                unique = steps[one, one] + steps[other, other] - steps[one, other]
+                off += _outside(2 * TRIALS * STEPS / unique, self.pairs, WITHIN)
         if off > 1:  # far enough: the rest costs more time than it tells
             return off + self.studies
-        together = rate(pools, studies)
+        together = self.studies * TRIALS * STEPS / in_any(rates, sizes)
         return off + self.studies * min(1, _outside(together, (self.together, self.together), WITHIN))
 
 
-def rate(pools: list[Pool], studies: list[Study] | tuple[Study, ...]) -> float:
-    """Return the merge rate of studies: a config adds the steps that it shares with none before it."""
-    rates = np.concatenate([np.repeat(lr, len(bs)) for lr, bs in studies])
-    sizes = np.concatenate([np.tile(bs, len(lr)) for lr, bs in studies])
-    shared = np.minimum(pools[0].partings[np.ix_(rates, rates)], pools[1].partings[np.ix_(sizes, sizes)])
-    alone = STEPS - np.tril(shared, -1).max(axis=1).astype(np.int64)
-    return len(alone) * STEPS / int(alone.sum())
+def in_common(rates: Beginnings, sizes: Beginnings) -> NDArray[np.float64]:
+    """Return the different steps that any two of the studies have both; of one alone, all that it has.
+
+    A study has every beginning of a learning rate with every one of a batch size.
+    """
+    each = [np.matmul(found, found.swapaxes(1, 2)) for found in (rates.swapaxes(0, 1), sizes.swapaxes(0, 1))]
+    return np.multiply(*each).sum(axis=0, dtype=np.float64)
+
+
+def in_any(rates: Beginnings, sizes: Beginnings) -> float:
+    """Return the different steps that there are in all studies together."""
+    studies = np.matmul(rates.transpose(1, 2, 0), sizes.swapaxes(0, 1))
+    return float(np.count_nonzero(studies))
 
 
 def _outside(value: float, limits: tuple[float, float], slack: float) -> float:

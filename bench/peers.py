@@ -17,12 +17,12 @@ what):
   hands the best model back. Peers keep no model that the algorithm does not need.
 
 Ray Tune's default runs at one merge rate: what it does is the same at all of them. Where nothing is shared,
-two processes with a bare loop over the trainer's methods are run too, and Hippo on a plan that was rehearsed
-before, and Optuna, five times each at 20 ms; medians of wall times count. Hippo's overhead is what its workers
-take from one step to the next over what the bare loops take. The machine's own speed changes by more than
-that within a minute, so the two run in turns of a second, each while the other is stopped
-(`peers_turns.py`), and turns beside each other are compared: by their medians, the usual time of a step, and
-by their means, which hold what is done between two trials of 40 steps (evaluating, a durable checkpoint, the
+these are run five times at 20 ms, and the medians of their wall times count: two processes with a bare loop
+over the trainer's methods, Hippo, Hippo on a plan that was rehearsed before, and Optuna. Hippo's overhead is
+what its workers take from one step to the next over what the bare loops take. The machine's own speed changes
+within a minute by more than that, so the two run in turns of a second, each while the other is stopped
+(`peers_turns.py`). Turns beside each other are compared: by their medians, the usual time of a step, and by
+their means, which hold what is done between two trials of 40 steps (evaluating, a durable checkpoint, the
 next lease).
 
 Each engine runs in a process of its own. Measured are training steps, by a log that the training code writes

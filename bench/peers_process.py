@@ -92,7 +92,7 @@ def measured(engine: str, task: Task) -> Measured:
 
 
 def started(engine: str, task: Task) -> tuple[BaseProcess, Connection]:
-    """Start an engine's process. It says when it is ready, runs at "go", says what came, and ends at "close"."""
+    """Start an engine's process: it says when it is ready, runs when told to, says what came, and ends."""
     task.home.mkdir(parents=True)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

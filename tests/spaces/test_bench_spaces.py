@@ -1,4 +1,4 @@
-"""Spaces drawn for the published studies have what is published: parameters, trials, merge rates."""
+"""Draws of the published studies have what is published: parameters, trials, merge rates; and they run."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from hippotune.spaces.sharing import merge_rate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 try:
+    from paper import Draw
     from paper_sets import SETS
     from paper_sets import STEPS as SET_STEPS
     from paper_spaces import BERT, MOBILENETV2, RESNET56
@@ -48,3 +49,9 @@ def test_studies_of_a_set_have_the_published_rates_alone_and_together(which):
     assert all(low <= space.merge_rate(SET_STEPS) <= high for space in spaces)
     together = merge_rate([config for space in spaces for config in space.configs()], SET_STEPS)
     assert together == pytest.approx(drawn.together, rel=0.05)
+
+
+def test_a_draw_is_run_trial_by_trial_shared_and_by_the_rule_of_ray_tune():
+    for row in Draw("resnet56_asha", 0).run().values():
+        assert row["ratio"] > 1
+        assert row["ray_ratio"] == pytest.approx(row["ratio"] * row["ray_to_alone"])
