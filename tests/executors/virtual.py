@@ -18,7 +18,7 @@ from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
 from hippotune.shell.loop import Loop
-from hippotune.shell.runtime import ImmediateWriter
+from hippotune.shell.writer import ImmediateWriter
 from hippotune.store.memory import MemoryStore
 from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Result, TrialGroup, Trials, Tuner

@@ -26,10 +26,9 @@ from hippotune.protocol.events import (
 )
 from hippotune.protocol.failures import Retries
 from hippotune.sequences import Config
-from hippotune.shell.loop import FactWriter, Loop
+from hippotune.shell.loop import Loop
 from hippotune.shell.progress import Progress
-from hippotune.shell.runtime import ImmediateWriter
-from hippotune.shell.writer import Writer
+from hippotune.shell.writer import FactWriter, ImmediateWriter, Writer
 from hippotune.store.base import Store
 from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
@@ -87,8 +86,8 @@ def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_sto
             others.append(first)
             raise OSError("full")
 
-        loop.follow(fails)
-        end = loop.follow(lambda first, facts: heard.extend(enumerate(facts, first)))
+        loop.log.follow(fails)
+        end = loop.log.follow(lambda first, facts: heard.extend(enumerate(facts, first)))
         for trial in range(3):
             loop.handle(GroupSubmitted((Request(trial, "study", trial, Config({"lr": 0.1}), 5),)))
         await loop.quiet()

@@ -109,7 +109,7 @@ class RunningPlan:
         self._about = about
         self._pulses = Pulses()
         self._told: deque[tuple[int, Fact]] = deque()
-        self._unfollow = runtime.ask(lambda: runtime.loop.follow(self._hear))
+        self._unfollow = runtime.ask(lambda: runtime.loop.log.follow(self._hear))
         self._incarnation = runtime.store.incarnation
 
     def _hear(self, first: int, facts: Iterable[Fact]) -> None:

@@ -23,8 +23,9 @@ from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson
 from hippotune.serve.definition import KeyParts
 from hippotune.serve.guard import Refused, read_body, reply
 from hippotune.serve.health import Health
-from hippotune.serve.hub import Hub, NotHere, ServedPlan
+from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.routes import Parameter, Route
+from hippotune.serve.served_plan import ServedPlan
 from hippotune.serve.streams import MOST_AT_ONCE, event, streamed
 from hippotune.store.catalog import Catalog, open_store
 from hippotune.store.files import checkpoint_folder

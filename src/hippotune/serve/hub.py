@@ -1,4 +1,4 @@
-"""The plans that a server has open, and the sessions of tuners on them.
+"""The plans that a server has open.
 
 A plan is opened when a study needs it, and closed when none has for a while: an idle plan holds nothing.
 Methods that open or close plans wait for disks and processes, and are for threads of their own.
@@ -9,45 +9,33 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from hippotune.errors import HippoError, InvalidInput
+from hippotune.errors import HippoError
 from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.history.retrying import cleared
 from hippotune.history.studies import asked_as, listed_as, read_study
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
-from hippotune.plan.facts import Fact, FailureCleared, Position, StudyStopped
-from hippotune.protocol.events import ActionTaken, OwnerSet
 from hippotune.protocol.failures import Retries
-from hippotune.protocol.wire import encode_fact
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Definition, KeyParts, PlanOpened
-from hippotune.serve.inbox import Inbox
-from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
 from hippotune.serve.questions import WriteExport
+from hippotune.serve.served_plan import ServedPlan, SessionNotes
 from hippotune.serve.session import Session
-from hippotune.shell.notes import Notes
-from hippotune.shell.runtime import Runtime
 from hippotune.store.catalog import open_store
 from hippotune.store.homes import parse_home
 from hippotune.study.opening import Terms, open_plan
 from hippotune.study.start import find_start
 
-T = TypeVar("T")
-
 # How long a session waits for its client, and a plan for its next session.
 SESSION_SECONDS = 120.0
 IDLE_SECONDS = 30.0
-# How many facts are kept at hand for those who follow; the others are read from the store.
-_KEPT_FACTS = 20_000
 _ENDING = "the server is about to end: try again when it is back"
 _HOLD = "\0the server's own hold"
 
@@ -58,69 +46,6 @@ class NotHere(HippoError):
 
 class NotNow(HippoError):
     """Something that the next server will do."""
-
-
-@dataclass
-class ServedPlan:
-    """A plan that is open; `code` are the files that studies brought, by their digests."""
-
-    identity: Identity
-    runtime: Runtime
-    parcel: Parcel
-    definition: Definition
-    feed: Outbox
-    inbox: Inbox
-    incarnation: str
-    code: set[str | None] = field(default_factory=set)
-    sessions: dict[str, Session] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    idle_since: float = field(default_factory=time.monotonic)
-
-    @property
-    def key(self) -> str:
-        """What the plan is found by."""
-        return self.identity.key.digest
-
-    def publish(self, first: int, facts: Sequence[Fact]) -> None:
-        """Pass on facts that are durable; old ones are in the store."""
-        last = self.feed.last
-        new = [encode_fact(fact) for number, fact in enumerate(facts, first) if number > last]
-        self.feed.put(*new)
-        self.feed.heard(last + len(new) - _KEPT_FACTS)
-
-    def clear(self, positions: Iterable[Position]) -> None:
-        """Have what failed tried again when it is next asked for. On the engine's thread."""
-        loop = self.runtime.loop
-        for position in positions:
-            fact = FailureCleared(self.runtime.plan.order + 1, position, loop.readings.now())
-            loop.handle(ActionTaken(fact))
-
-    def noted(self, text: str) -> None:
-        """Tell all sessions something; those that come later are told too."""
-        if text not in self.notes:
-            self.notes.append(text)
-            for session in list(self.sessions.values()):
-                session.noted(text)
-
-    async def ask(self, question: Callable[[], T]) -> T:
-        """Call a function on the engine's thread."""
-
-        async def asked() -> T:
-            return question()
-
-        return await asyncio.wrap_future(self.runtime.spawn(asked()))
-
-
-class _SpokenNotes(Notes):
-    """Passes notes on to sessions."""
-
-    def __init__(self, pass_on: Callable[[str], None]) -> None:
-        super().__init__()
-        self._pass_on = pass_on
-
-    def tell(self, text: str) -> None:
-        """Have a text read by clients."""
-        self._pass_on(text)
 
 
 @dataclass(frozen=True)
@@ -163,15 +88,12 @@ class Hub:
         with self._opening:
             if self._is_closing:
                 raise NotNow(_ENDING)
-            plan = self._plans.get(identity.key.digest)
-            if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
-                self._close(plan)
-                plan = None
+            plan = self._usable(identity.key.digest)
             warnings: list[str] = []
             if plan is None:
                 plan, warnings = self._begin(definition, probed, identity, parcel, executor)
             else:
-                with open_store(self.folder, self._place.store) as catalog:
+                with open_store(self.folder, self.store) as catalog:
                     catalog.bind(listed_as(definition.study, definition.share), identity.key)
             plan.code.add(definition.code.digest)
             plan.idle_since = time.monotonic()
@@ -220,7 +142,7 @@ class Hub:
             trainer_name=probed.name,
             home=self.folder,
             storage=self._storage,
-            store_url=self._place.store,
+            store_url=self.store,
             executor=executor,
             settings=definition.settings,
             seed=definition.seed,
@@ -237,12 +159,10 @@ class Hub:
         opened = open_plan(terms, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
         feed = Outbox(self._aio, runtime.store.last_number)
-        incarnation = runtime.store.incarnation
-        inbox = Inbox(runtime.post)
-        plan = ServedPlan(identity, runtime, parcel, definition, feed, inbox, incarnation, notes=opened.notes)
-        runtime.notes = _SpokenNotes(plan.noted)
+        plan = ServedPlan(identity, runtime, parcel, definition, feed, opened.notes)
+        runtime.notes = SessionNotes(plan.noted)
         runtime.start()
-        runtime.ask(lambda: runtime.loop.follow(plan.publish))
+        runtime.ask(lambda: runtime.loop.log.follow(plan.publish))
         if self._holds:
             runtime.ask(lambda: runtime.loop.expect([_HOLD]))
         self._plans[plan.key] = plan
@@ -253,6 +173,14 @@ class Hub:
         plan = self._plans.get(key)
         if plan is None or plan.runtime.closed:
             raise NotHere(f"the plan {key} is not open here: open it by POST /plans first")
+        return plan
+
+    def _usable(self, key: str) -> ServedPlan | None:
+        """Return a plan that is open; one that cannot go on is closed, for another to be opened."""
+        plan = self._plans.get(key)
+        if plan is not None and (plan.runtime.closed or plan.runtime.loop.error is not None):
+            self._close(plan)
+            return None
         return plan
 
     def export(self, plan: ServedPlan, question: WriteExport) -> None:
@@ -274,7 +202,7 @@ class Hub:
 
     def retry(self, study: str, plan: str | None, number: int | None) -> int:
         """Have trials of a study tried again, all or those with a number; return how many."""
-        with open_store(self.folder, self._place.store) as catalog, self._opening:
+        with open_store(self.folder, self.store) as catalog, self._opening:
             if self._is_closing:
                 raise NotNow(_ENDING)
             mine = [info for info in catalog.studies() if asked_as(info)[0] == study]
@@ -283,21 +211,18 @@ class Hub:
                 where = "" if plan is None else f" on plan {plan}"
                 raise NotHere(f"there is no study {study!r}{where} in the store")
             facts, trials = cleared(read_study(catalog, info), number, time.time())
-            served = self._plans.get(info.key.digest)
-            if served is not None and (served.runtime.closed or served.runtime.loop.error is not None):
-                self._close(served)
-                served = None
+            served = self._usable(info.key.digest)
             if served is None:
                 with closing(catalog.plan(info.key)) as store:
                     store.write(facts)
             else:
                 served.runtime.ask(lambda: served.clear([fact.position for fact in facts]))
-                served.runtime.run(served.runtime.loop.durable())
+                served.runtime.run(served.runtime.loop.log.durable())
             return trials
 
     def note_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
         """Have the store remember what a study is tuned for."""
-        with open_store(self.folder, self._place.store) as catalog:
+        with open_store(self.folder, self.store) as catalog:
             name = listed_as(study, plan.definition.share)
             catalog.aim(name, plan.identity.key, metric, mode)
 
@@ -309,27 +234,6 @@ class Hub:
             await plan.ask(lambda loop=loop: loop.has_begun(_HOLD))  # type: ignore[misc]
 
     # Sessions.
-
-    async def begin_session(
-        self, key: str, id: str, study: str, user: str
-    ) -> tuple[ServedPlan, SessionOpened]:
-        """Begin a session, or go on with the one that has begun."""
-        plan = self.plan(key)
-        outbox = Outbox(asyncio.get_running_loop())
-
-        def begun() -> SessionOpened:
-            if id not in plan.sessions:
-                others = {each.user for each in plan.sessions.values() if each.study == study} - {user, ""}
-                if others:
-                    raise InvalidInput(f"study {study!r} is {min(others)}'s here: give yours another name")
-                plan.runtime.loop.handle(OwnerSet(study, user))
-                plan.sessions[id] = Session(id, study, user, plan.runtime, plan.inbox, outbox)
-            session = plan.sessions[id]
-            if session.user != user:
-                raise InvalidInput(f"session {id} is another user's")
-            return SessionOpened(session.committed, session.beat(), plan.incarnation, plan.feed.last)
-
-        return plan, await plan.ask(begun)
 
     def sessions_of(self, user: str, besides: str) -> int:
         """Return how many sessions a user has, besides one."""
@@ -343,43 +247,25 @@ class Hub:
             raise NotHere(f"there is no session {id}: begin one, and say again what is open")
         return plan, plan.sessions[id]
 
-    async def end_session(self, plan: ServedPlan, session: Session) -> None:
-        """End a session: what it left open is withdrawn, and what it said is durable."""
-        plan.sessions.pop(session.id, None)
-        plan.idle_since = time.monotonic()
-        if not plan.runtime.closed:
-            await plan.ask(session.end)
-            await asyncio.wrap_future(plan.runtime.spawn(plan.runtime.loop.durable()))
-
     async def stop_study(self, study: str, user: str, by: str) -> None:
-        """End the sessions of a study that was stopped, and have the log of its plan say so."""
+        """End the sessions of a study that was stopped, and have the logs of its plans say so."""
         for plan in self.plans:
-            for session in list(plan.sessions.values()):
-                if (session.study, session.user) == (study, user):
-                    await plan.ask(partial(self._note_stop, plan, study, by))
-                    await self.end_session(plan, session)
-
-    def _note_stop(self, plan: ServedPlan, study: str, by: str) -> None:
-        loop = plan.runtime.loop
-        loop.handle(ActionTaken(StudyStopped(study, loop.readings.now(), by)))
+            await plan.stop_study(study, user, by)
 
     # What is not used any more.
 
     async def sweep(self) -> None:
         """End sessions whose clients are gone, and close plans that are idle."""
-        now = time.monotonic()
         for plan in self.plans:
             for session in list(plan.sessions.values()):
-                if not session.streams and now - session.left_at > SESSION_SECONDS:
-                    await self.end_session(plan, session)
-            is_idle = not plan.sessions and now - plan.idle_since > IDLE_SECONDS
-            if is_idle or plan.runtime.loop.error is not None:
+                if not session.streams and time.monotonic() - session.left_at > SESSION_SECONDS:
+                    await plan.end_session(session)
+            if _is_over(plan):
                 await asyncio.to_thread(self._sweep, plan)
 
     def _sweep(self, plan: ServedPlan) -> None:
         with self._opening:
-            is_idle = not plan.sessions and time.monotonic() - plan.idle_since > IDLE_SECONDS
-            if is_idle or plan.runtime.loop.error is not None:
+            if _is_over(plan):  # still: no session has begun meanwhile
                 self._close(plan)
 
     def _close(self, plan: ServedPlan) -> None:
@@ -387,17 +273,13 @@ class Hub:
         if self._plans.get(plan.key) is plan:
             del self._plans[plan.key]
         plan.runtime.halt()
-        plan.feed.close()
-        for session in plan.sessions.values():
-            session.outbox.close()
+        plan.end_streams()
 
     def drain(self) -> None:
         """Have all streams end, so that clients look for the next server."""
         self.is_draining = True
         for plan in self.plans:
-            plan.feed.close()
-            for session in list(plan.sessions.values()):
-                session.outbox.close()
+            plan.end_streams()
 
     def close(self) -> None:
         """Close all plans, each at the end of its running steps."""
@@ -408,3 +290,9 @@ class Hub:
                 thread.start()
             for thread in threads:
                 thread.join()
+
+
+def _is_over(plan: ServedPlan) -> bool:
+    """Whether a plan is idle, or cannot go on."""
+    is_idle = not plan.sessions and time.monotonic() - plan.idle_since > IDLE_SECONDS
+    return is_idle or plan.runtime.loop.error is not None

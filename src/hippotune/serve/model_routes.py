@@ -17,9 +17,10 @@ from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
 from hippotune.serve.guard import Guard, Refused, read_body, reply
-from hippotune.serve.hub import Hub, NotHere, ServedPlan
+from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.questions import WriteExport
 from hippotune.serve.routes import Route
+from hippotune.serve.served_plan import ServedPlan
 
 _PART = 1 << 20
 

@@ -15,9 +15,10 @@ from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Accepted, PlanLine, Reach, SessionStart, Steps
 from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.guard import Guard, Refused, read_body, read_bytes, reply
-from hippotune.serve.hub import Hub, ServedPlan
+from hippotune.serve.hub import Hub
 from hippotune.serve.messages import Messages, SessionOpened, encode
 from hippotune.serve.routes import Route
+from hippotune.serve.served_plan import ServedPlan
 from hippotune.serve.session import Session
 from hippotune.serve.streams import PULSES, following, pause_of, streamed
 
@@ -132,7 +133,8 @@ class PlanRoutes:
         most = self._guard.limits.sessions
         if self._hub.sessions_of(user, besides=id) >= most:
             raise Refused(429, f"{most:,} sessions of yours are open: end some of them", 60.0)
-        plan, opened = await self._hub.begin_session(key, id, start.study, user)
+        plan = self._hub.plan(key)
+        opened = await plan.begin_session(id, start.study, user)
         if start.metric is not None and start.mode is not None:
             await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
         return reply(opened)
@@ -159,7 +161,8 @@ class PlanRoutes:
 
     async def end(self, request: Request) -> Response:
         """End a session."""
-        await self._hub.end_session(*self._session(request))
+        plan, session = self._session(request)
+        await plan.end_session(session)
         return Response(status_code=204)
 
     async def unshared(self, request: Request) -> Response:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from hippotune.engine.core import Engine
 from hippotune.errors import CheckpointError, HippoError, NotExact, StoreError, TrainerError
@@ -46,59 +45,12 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from hippotune.protocol.failures import metrics_lacking
+from hippotune.shell.fact_log import FactLog
+from hippotune.shell.listener import Deliver, Listener
 from hippotune.shell.readings import Readings
 from hippotune.shell.slot_demand import SlotDemand
-from hippotune.store.base import Written
-
-Deliver = Callable[[Answer], None]
-Published = Callable[[int, Sequence[Fact]], None]
-"""Takes facts that are durable, and the number of the first of them in the plan's log."""
-
-
-class FactWriter(Protocol):
-    """Makes facts durable, then calls back on the event loop that it was made for."""
-
-    published: Callable[[Written], None] | None
-
-    def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
-        """Queue facts; call `then` with None after they are committed, or with the error."""
-
-
-class Listener(Protocol):
-    """What the tuner of a study is told of, besides the answers to its requests."""
-
-    @property
-    def study(self) -> str:
-        """The study's name."""
-
-    def facts_committed(self) -> None:
-        """More facts are durable: the loop's `committed` may have grown."""
-
-    def broken(self, error: BaseException) -> None:
-        """The loop cannot go on."""
-
-
-class Waiters:
-    """Coroutines that wait for a condition, and are woken together to check it."""
-
-    def __init__(self) -> None:
-        self._futures: list[asyncio.Future[None]] = []
-
-    def wait(self) -> asyncio.Future[None]:
-        """Return what to wait for."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._futures.append(future)
-        return future
-
-    def wake(self) -> None:
-        """Wake all that wait, to check again."""
-        futures, self._futures = self._futures, []
-        for future in futures:
-            if not future.done():
-                future.set_result(None)
-
-    def __bool__(self) -> bool:
-        return bool(self._futures)
+from hippotune.shell.waiters import Waiters
+from hippotune.shell.writer import FactWriter
 
 
 class Loop:
@@ -122,29 +74,30 @@ class Loop:
         self.readings = Readings(engine, executor)
         self.error: BaseException | None = None
         self._broken = False
-        self.tuners = 0
-        self.waiting = 0
-        self._writer = writer
+        self._waiting = 0
         self._delete = delete
         self._deletes_behind = deletes_behind
         self.note = note
+        self.log = FactLog(writer, engine.plan.order, note)
         self._aio = asyncio.get_running_loop()
         self._inbox: deque[Event] = deque()
         self._woken = False
         self._expected: set[str] = set()
         self._deliver: dict[int, Deliver] = {}
         self._next_request = 0
-        self.committed = engine.plan.order
-        self._uncommitted = 0
         self._quiet = Waiters()
         self._proved = Waiters()
         self._listening: list[Listener] = []
-        self._followers: list[Published] = []
         self._on_rest: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
         self.slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
 
     # For tuners, on the event loop.
+
+    @property
+    def committed(self) -> int:
+        """The place in the plan's history up to which facts are durable."""
+        return self.log.committed
 
     def new_request(self, deliver: Deliver) -> int:
         """Return a number for a request; its answers go to `deliver`."""
@@ -199,30 +152,6 @@ class Loop:
             yield spans
         finally:
             self._spans = [each for each in self._spans if each is not spans]
-
-    def follow(self, published: Published) -> Callable[[], None]:
-        """Have a function told, on the event loop, of all facts from now on, in order, once each.
-
-        They are durable by then, and no tuner has heard of them yet. What came before is in the store: read
-        it after this call, and pass over what comes twice by its number. Returns what ends it.
-        """
-        self._followers.append(published)
-        self._writer.published = self._publish
-        return partial(self._forget_follower, published)
-
-    def _forget_follower(self, published: Published) -> None:
-        if published in self._followers:
-            self._followers.remove(published)
-        if not self._followers:
-            self._writer.published = None
-
-    def _publish(self, written: Written) -> None:
-        for published in list(self._followers):
-            try:
-                published(*written)
-            except Exception as error:  # one that fails keeps neither others nor training from going on
-                self._forget_follower(published)
-                self.note(f"a follower of the log failed and hears no more: {type(error).__name__}: {error}")
 
     def handle(self, event: Event) -> None:
         """Take in one event now."""
@@ -311,23 +240,18 @@ class Loop:
         return any(isinstance(event, WorkerLost) and event.worker in workers for event in list(self._inbox))
 
     def _record(self, facts: Sequence[Fact], later: Sequence[DropCheckpoint]) -> None:
-        order = self.engine.plan.order
-        self._uncommitted += 1
-
         def committed(error: BaseException | None) -> None:
-            self._uncommitted -= 1
             if error is not None:
                 self._break(error)
                 return
-            self.committed = max(self.committed, order)
             for tuner in list(self._listening):
                 tuner.facts_committed()
             for command in later:
                 self._remove(command)
-            if not self._uncommitted:
+            if not self.log.under_way:
                 self._tell_quiet()
 
-        self._writer.submit(facts, committed)
+        self.log.write(facts, self.engine.plan.order, committed)
 
     def _remove(self, command: DropCheckpoint) -> None:
         deleted = CheckpointDeleted(command.checkpoint)
@@ -367,16 +291,14 @@ class Loop:
         self._give_up(error)
         self._tell_quiet()
 
+    @property
+    def _is_quiet(self) -> bool:
+        return not self.engine.leases and not self.log.under_way
+
     async def quiet(self) -> None:
         """Wait until no lease runs, no save is under way and every fact is committed."""
-        while (self.engine.leases or self._uncommitted) and not self._broken:
+        while not (self._is_quiet or self._broken):
             await self._ending()
-
-    async def durable(self) -> None:
-        """Wait until every fact that there is by now is committed, or cannot be."""
-        written = asyncio.Event()
-        self._writer.submit((), lambda _: written.set())
-        await written.wait()
 
     async def proved(self, audits: bool) -> None:
         """Wait until nothing is provisional any more: for a tuner that has all its results.
@@ -393,7 +315,7 @@ class Loop:
 
     async def run_down(self) -> None:
         """Wait until what runs has ended and is committed, or until a tuner is at work."""
-        while not self.tuners and (self.engine.leases or self._uncommitted) and not self._broken:
+        while not (self.tuners or self._is_quiet or self._broken):
             await self._ending()
 
     def _ending(self) -> asyncio.Future[None]:
@@ -403,16 +325,20 @@ class Loop:
         return future
 
     def _tell_quiet(self) -> None:
-        if not self._uncommitted and not self.engine.leases:
+        if self._is_quiet:
             for call in list(self._on_rest):
                 call()
         self._quiet.wake()
 
     # Tuners at work, and virtual time.
 
+    @property
+    def tuners(self) -> int:
+        """How many tuners are at work."""
+        return len(self._listening)
+
     def tuner_begins(self, listener: Listener) -> None:
         """A tuner is at work."""
-        self.tuners += 1
         self._listening.append(listener)
         if self.error is not None:
             listener.broken(self.error)
@@ -422,7 +348,6 @@ class Loop:
         """A tuner asks for nothing more: what the others wait for may go on. May be called twice."""
         if listener not in self._listening:
             return
-        self.tuners -= 1
         self._listening.remove(listener)
         self.slots.look_soon()
         if self.tuners:
@@ -430,18 +355,18 @@ class Loop:
 
     def tuner_waits(self) -> None:
         """A tuner has nothing to do until it hears something."""
-        self.waiting += 1
+        self._waiting += 1
         self._push_time()
 
     def tuner_goes_on(self) -> None:
         """A tuner is about to react."""
-        self.waiting -= 1
+        self._waiting -= 1
 
     def _push_time(self) -> None:
         self._aio.call_soon(self._advance)
 
     def _advance(self) -> None:
-        while (0 < self.tuners == self.waiting and not self._expected) or self._quiet:
+        while (0 < self.tuners == self._waiting and not self._expected) or self._quiet:
             if not self.executor.advance():
                 return
             self._drain()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -18,17 +18,18 @@ from hippotune.engine.width_allocator import Fits
 from hippotune.errors import CheckpointError
 from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
-from hippotune.plan.facts import Fact, Position, StudyBegan, StudyEnded
+from hippotune.plan.facts import Position, StudyBegan, StudyEnded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.events import ActionTaken, CheckpointLost, Halted, WidthChanged
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
-from hippotune.shell.loop import FactWriter, Loop
+from hippotune.shell.loop import Loop
 from hippotune.shell.loop_thread import LoopThread
 from hippotune.shell.notes import Notes
-from hippotune.store.base import Store, Written
+from hippotune.shell.writer import FactWriter, ImmediateWriter, Writer
+from hippotune.store.base import Store
 from hippotune.store.homes import open_checkpoints
 from hippotune.store.memory import MemoryStore
 
@@ -129,8 +130,6 @@ class Runtime(LoopThread):
     def _make_writer(self) -> FactWriter:
         if isinstance(self.store, MemoryStore):
             return ImmediateWriter(self.store)
-        from hippotune.shell.writer import Writer
-
         return Writer(self.store, asyncio.get_running_loop(), self.notes.tell)
 
     @property
@@ -188,21 +187,6 @@ class Runtime(LoopThread):
                     self._writer.close()
             self._stop()
             self.store.close()
-
-
-class ImmediateWriter:
-    """Writes at once: for stores that live in memory."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.published: Callable[[Written], None] | None = None
-
-    def submit(self, facts: Sequence[Fact], then: Callable[[BaseException | None], None]) -> None:
-        """Write, then call back."""
-        written = self._store.write(facts)
-        if self.published is not None:
-            self.published(written)
-        then(None)
 
 
 _open: dict[tuple[str, str], Runtime] = {}

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
+from typing import Protocol
 
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Fact, NumbersRecorded
@@ -28,6 +29,33 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 
 
+class FactWriter(Protocol):
+    """Makes facts durable, then calls back on the event loop that it was made for.
+
+    `published` is called with what is in the log now, before anyone is told that it is durable.
+    """
+
+    published: Callable[[Written], None] | None
+
+    def submit(self, facts: Sequence[Fact], then: Then) -> None:
+        """Take facts; call `then` with None when they and all before them are durable, or with the error."""
+
+
+class ImmediateWriter:
+    """Writes at once: for stores that live in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.published: Callable[[Written], None] | None = None
+
+    def submit(self, facts: Sequence[Fact], then: Then) -> None:
+        """Write, then call back."""
+        written = self._store.write(facts)
+        if self.published is not None:
+            self.published(written)
+        then(None)
+
+
 @dataclass(frozen=True, slots=True)
 class OutageLimits:
     """How long a database may be away, and how many facts and logged numbers are kept in memory meanwhile."""
@@ -37,10 +65,7 @@ class OutageLimits:
 
 
 class Writer:
-    """Writes facts to a store in the background, in the order in which they are handed over.
-
-    `published` is called on the loop with what is in the log now, before anyone is told that it is durable.
-    """
+    """Writes facts to a store in the background, in the order in which they are handed over."""
 
     def __init__(
         self,

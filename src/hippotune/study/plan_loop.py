@@ -11,7 +11,7 @@ from hippotune.plan.facts import SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.protocol.events import Event, Request
 from hippotune.sequences.config import Config
-from hippotune.shell.loop import Deliver, Listener
+from hippotune.shell.listener import Deliver, Listener
 from hippotune.shell.pulse import Pulse
 from hippotune.shell.readings import Counters, Pace
 

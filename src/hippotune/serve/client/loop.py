@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,16 +22,15 @@ from hippotune.protocol.events import Event, Request
 from hippotune.protocol.wire import decode_fact
 from hippotune.serve import messages as wire
 from hippotune.serve.client.api import AsyncApi, ServerRefused
+from hippotune.serve.client.outgoing import Outgoing
 from hippotune.serve.client.readings import RemoteReadings
-from hippotune.serve.client.said import Said, message_of
+from hippotune.serve.client.said import messages_of
 from hippotune.serve.client.waiting import Pause, ServerLost
-from hippotune.shell.loop import Deliver, Listener
+from hippotune.shell.listener import Deliver, Listener
 from hippotune.study.limits import Limits
 from hippotune.study.recorded import definition_of
 from hippotune.tuners.base import Tuner
 
-# A batch is at most this many requests: bodies are bounded.
-_MOST_REQUESTS = 2000
 # What cannot go on for now is tried again after this time.
 _AGAIN_SECONDS = 1.0
 # How long the end of a session waits for what is not sent yet.
@@ -62,7 +60,6 @@ class RemoteLoop:
         self._new_pause = new_pause
         self._aio = asyncio.get_running_loop()
         self.address = ""
-        self._said = Said()
         self._deliver: dict[int, Deliver] = {}
         self._heard: dict[int, set[tuple[int, bool]]] = {}
         self._not_durable: list[wire.Answered] = []
@@ -70,16 +67,12 @@ class RemoteLoop:
         self._listening: list[Listener] = []
         self._on_rest: list[Callable[[], None]] = []
         self._notes_repeated = False
-        self._outgoing: list[wire.Message] = []
-        self._first = 1
-        self._last_group = 0
+        self._outgoing = Outgoing()
         self._done = 1
         self._committed = -1
         self._after = 0
-        self._has_news = asyncio.Event()
         self._waiting: dict[type, asyncio.Future[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._all_sent = asyncio.Event()
 
     async def start(self) -> None:
         """Begin a session."""
@@ -88,8 +81,8 @@ class RemoteLoop:
 
     def _begin(self, opened: wire.SessionOpened) -> None:
         self._committed = opened.committed
-        self._first = self._done = 1
-        self._after = self._last_group = 0
+        self._done = 1
+        self._after = 0
         self._not_durable.clear()
         self.readings.renewed(opened.beat)
 
@@ -98,7 +91,7 @@ class RemoteLoop:
     @property
     def committed(self) -> int:
         """How far answers are durable; nothing is while a group is on its way."""
-        return -1 if self._last_group >= self._done else self._committed
+        return -1 if self._outgoing.last_group >= self._done else self._committed
 
     def new_request(self, deliver: Deliver) -> int:
         """Return a number for a request; its answers go to `deliver`."""
@@ -121,19 +114,17 @@ class RemoteLoop:
 
     def handle(self, event: Event) -> None:
         """Send an event."""
+        messages = messages_of(event, self._notes_repeated)
         if isinstance(event, events.GroupSubmitted):
             self.readings.place(event.requests)
-            for part in range(0, len(event.requests), _MOST_REQUESTS):
-                some = replace(event, requests=event.requests[part : part + _MOST_REQUESTS])
-                self._say(message_of(some, self._notes_repeated))
             self._notes_repeated = False
-        else:
-            self._say(message_of(event))
+        for message in messages:
+            self._outgoing.put(message)
 
     def has_begun(self, study: str) -> None:
         """Say that the study has asked for something and waits."""
-        if not self._said.has_begun:
-            self._say(wire.Begun())
+        if not self._outgoing.said.has_begun:
+            self._outgoing.put(wire.Begun())
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called at a time of the server's clock."""
@@ -157,21 +148,21 @@ class RemoteLoop:
         self._listening.append(listener)
         if self.error is not None:
             listener.broken(self.error)
-        self._say(wire.Begin())
+        self._outgoing.put(wire.Begin())
 
     def tuner_ends(self, listener: Listener) -> None:
         """A tuner asks for nothing more."""
         if listener in self._listening:
             self._listening.remove(listener)
-            self._say(wire.End())
+            self._outgoing.put(wire.End())
 
     def tuning_begins(self, tuner: Tuner, limits: Limits) -> None:
         """Have the log say that a tuning begins."""
-        self._say(wire.Tune(tuner.metric, tuner.mode, definition_of(tuner, limits)))
+        self._outgoing.put(wire.Tune(tuner.metric, tuner.mode, definition_of(tuner, limits)))
 
     def tuning_ends(self, outcome: str, text: str) -> None:
         """Have the log say how a tuning ended."""
-        self._say(wire.Tuned(outcome, text))
+        self._outgoing.put(wire.Tuned(outcome, text))
 
     @property
     def is_busy(self) -> bool:
@@ -195,18 +186,10 @@ class RemoteLoop:
     async def _answered(self, message: wire.Message, kind: type) -> None:
         if self.error is None:
             self._waiting[kind] = future = self._aio.create_future()
-            self._say(message)
+            self._outgoing.put(message)
             await future
 
     # The connection.
-
-    def _say(self, message: wire.Message) -> None:
-        self._said.note(message)
-        self._outgoing.append(message)
-        if isinstance(message, wire.Submit):
-            self._last_group = self._first + len(self._outgoing) - 1
-        self._all_sent.clear()
-        self._has_news.set()
 
     async def _live(self) -> None:
         """Send and receive; begin another session where the present one is lost."""
@@ -250,42 +233,24 @@ class RemoteLoop:
             self._give_up(error)
             return
         waiting = [kind for kind, future in self._waiting.items() if not future.done()]
-        self._outgoing = self._said.again(len(self._listening), waiting, _MOST_REQUESTS)
+        self._outgoing.restart(len(self._listening), waiting)
         self._begin(opened)
-        groups = [at for at, each in enumerate(self._outgoing) if isinstance(each, wire.Submit)]
-        self._last_group = self._first + groups[-1] if groups else 0
-        self._has_news.set()
 
     async def _send(self) -> None:
         with self._new_pause() as pause:
             while True:
-                await self._has_news.wait()
-                self._has_news.clear()
-                while self._outgoing:
-                    batch = self._batch()
-                    body = wire.Messages(self._first, tuple(batch), self._after)
-                    try:
-                        await self._api.call("POST", f"{self.address}/messages", body)
-                    except ServerLost as error:
-                        await asyncio.sleep(pause.next(error))
-                        continue
-                    except ServerRefused as error:
-                        raise _lost_session(error) from error
-                    pause.over()
-                    self._first += len(batch)
-                    del self._outgoing[: len(batch)]
-                self._all_sent.set()
-
-    def _batch(self) -> list[wire.Message]:
-        """Return the messages that are sent together."""
-        batch: list[wire.Message] = []
-        size = 0
-        for message in self._outgoing:
-            size += len(message.requests) if isinstance(message, wire.Submit) else 1
-            if batch and size > _MOST_REQUESTS:
-                break
-            batch.append(self._as_there(message))
-        return batch
+                batch = await self._outgoing.batch()
+                messages = tuple(map(self._as_there, batch))
+                body = wire.Messages(self._outgoing.first, messages, self._after)
+                try:
+                    await self._api.call("POST", f"{self.address}/messages", body)
+                except ServerLost as error:
+                    await asyncio.sleep(pause.next(error))
+                    continue
+                except ServerRefused as error:
+                    raise _lost_session(error) from error
+                pause.over()
+                self._outgoing.sent(len(batch))
 
     def _as_there(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Limit) and message.worker_seconds is not None:
@@ -350,7 +315,7 @@ class RemoteLoop:
 
     def _tell(self, item: wire.Answered) -> None:
         if item.final:
-            self._said.answered(item.request)
+            self._outgoing.said.answered(item.request)
         deliver = self._deliver.get(item.request)
         steps = self._heard.setdefault(item.request, set())
         if deliver is None or (item.step, item.final) in steps:
@@ -379,7 +344,7 @@ class RemoteLoop:
         # A plan that cannot go on still takes in how the study ended; a lost connection takes nothing.
         if self._outgoing and not any(task.done() for task in self._tasks):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_sent.wait(), _CLOSE_SECONDS)
+                await asyncio.wait_for(self._outgoing.all_sent(), _CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,20 +1,23 @@
-"""What a session has said and what is still so: for saying it again to a server that was away."""
+"""What a session says to its server, and what of it is still so: the next server is told that again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hippotune.errors import HippoError
 from hippotune.protocol import events
 from hippotune.protocol.events import Event
 from hippotune.serve import messages as wire
 
+# A message and a batch of them have at most this many requests: bodies are bounded.
+MOST_REQUESTS = 2000
 
-def message_of(event: Event, repeated: bool = False) -> wire.Message:
-    """Write an event of a tuner's side."""
+
+def messages_of(event: Event, repeated: bool = False) -> list[wire.Message]:
+    """Write an event of a tuner's side; a large group takes several messages."""
     match event:
         case events.GroupSubmitted(requests):
-            asks = tuple(
+            asks = [
                 wire.Ask(
                     each.id,
                     each.trial,
@@ -25,26 +28,31 @@ def message_of(event: Event, repeated: bool = False) -> wire.Message:
                     each.keep,
                 )
                 for each in requests
-            )
-            return wire.Submit(asks, repeated)
+            ]
+            return _submissions(asks, repeated)
         case events.RequestWithdrawn(request):
-            return wire.Withdraw(request)
+            return [wire.Withdraw(request)]
         case events.WorthChanged(worths):
-            return wire.Rate({request: wire.number(worth) for request, worth in worths.items()})
+            return [wire.Rate({request: wire.number(worth) for request, worth in worths.items()})]
         case events.BestChanged(_, best):
-            return wire.Rank(tuple((config.to_json(), step, key) for config, step, key in best))
+            return [wire.Rank(tuple((config.to_json(), step, key) for config, step, key in best))]
         case events.MetricsRequired(metrics):
-            return wire.Require(tuple(sorted(metrics)))
+            return [wire.Require(tuple(sorted(metrics)))]
         case events.ConfigsForeseen(configs, step):
-            return wire.Foresee(tuple(config.to_json() for config in configs), step)
+            return [wire.Foresee(tuple(config.to_json() for config in configs), step)]
         case events.BranchesForeseen(config, steps):
-            return wire.ForeseeBranches(config.to_json(), steps)
+            return [wire.ForeseeBranches(config.to_json(), steps)]
         case events.DeadlineSet(_, at, worker_seconds):
-            return wire.Limit(at, worker_seconds)
+            return [wire.Limit(at, worker_seconds)]
         case events.WidthChanged(policy):
-            return wire.Widen(None if policy is None else wire.Policy.of(policy))
+            return [wire.Widen(None if policy is None else wire.Policy.of(policy))]
         case _:
             raise HippoError(f"{event!r} is nothing that a tuner says to a server")
+
+
+def _submissions(asks: Sequence[wire.Ask], repeated: bool = False) -> list[wire.Message]:
+    starts = range(0, len(asks), MOST_REQUESTS)
+    return [wire.Submit(tuple(asks[at : at + MOST_REQUESTS]), repeated) for at in starts]
 
 
 class Said:
@@ -95,7 +103,7 @@ class Said:
         if ask is not None and not ask.keep:
             del self._requests[request]
 
-    def again(self, tuners: int, waiting: Iterable[type], most: int) -> list[wire.Message]:
+    def again(self, tuners: int, waiting: Iterable[type]) -> list[wire.Message]:
         """Return what is to be said to a server that knows nothing."""
         said: list[wire.Message] = [wire.Begin()] * tuners
         if self._tune is not None:
@@ -104,8 +112,7 @@ class Said:
             said.append(wire.Require(tuple(sorted(self._required))))
         said += [each for each in (self._widened, self._limit, self._rank) if each is not None]
         said += self._branches.values()
-        requests = list(self._requests.values())
-        said += [wire.Submit(tuple(requests[at : at + most])) for at in range(0, len(requests), most)]
+        said += _submissions(list(self._requests.values()))
         if self.has_begun:
             said.append(wire.Begun())
         for kind in waiting:

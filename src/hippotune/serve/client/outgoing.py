@@ -1,0 +1,64 @@
+"""Messages on their way to a server: numbered from 1 on in each session, and kept until they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from hippotune.serve import messages as wire
+from hippotune.serve.client.said import MOST_REQUESTS, Said
+
+
+class Outgoing:
+    """See the module. `first` is the number of the first that is not sent, `last_group` of the last group."""
+
+    def __init__(self) -> None:
+        self.said = Said()
+        self.first = 1
+        self.last_group = 0
+        self._messages: list[wire.Message] = []
+        self._has_news = asyncio.Event()
+        self._all_sent = asyncio.Event()
+
+    def put(self, message: wire.Message) -> None:
+        """Say something."""
+        self.said.note(message)
+        self._messages.append(message)
+        if isinstance(message, wire.Submit):
+            self.last_group = self.first + len(self._messages) - 1
+        self._all_sent.clear()
+        self._has_news.set()
+
+    def restart(self, tuners: int, waiting: Iterable[type]) -> None:
+        """Say again, in a new session, what is still so: tuners are at work, and wait for these items."""
+        self._messages = self.said.again(tuners, waiting)
+        self.first = 1
+        groups = [number for number, each in enumerate(self._messages, 1) if isinstance(each, wire.Submit)]
+        self.last_group = groups[-1] if groups else 0
+        self._has_news.set()
+
+    async def batch(self) -> list[wire.Message]:
+        """Wait for messages, and return those that are sent together."""
+        while not self._messages:
+            await self._has_news.wait()
+            self._has_news.clear()
+        size = 0
+        for count, message in enumerate(self._messages):
+            size += len(message.requests) if isinstance(message, wire.Submit) else 1
+            if count and size > MOST_REQUESTS:
+                return self._messages[:count]
+        return list(self._messages)
+
+    def sent(self, count: int) -> None:
+        """The server has taken the first of the messages."""
+        self.first += count
+        del self._messages[:count]
+        if not self._messages:
+            self._all_sent.set()
+
+    async def all_sent(self) -> None:
+        """Wait until everything is sent."""
+        await self._all_sent.wait()
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
