@@ -102,9 +102,10 @@ class ServerProcess:
     def _is_up(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=10).close()
             verify = ssl.create_default_context(cafile=self._certificate)
             return httpx.get(f"{self.url}/healthz", timeout=10, verify=verify).status_code == 200
-        except httpx.TransportError:
+        except (OSError, httpx.TransportError):
             return False
 
     def kill(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hippotune.executors.base import Executor
+from hippotune.executors.local import fork_server
 from hippotune.executors.local.executor import Local
 from hippotune.study.study import Study
 from served.serving import Running
@@ -43,7 +44,17 @@ class Homes:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spares() -> Iterator[None]:
+    """Have what stands by for one study serve the next, as on a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fork_server, "SPARE_SECONDS", 120.0)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(
+    spares: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Where studies with real workers are: "in process", or on a server with their tuner there or here."""
     if request.param == IN_PROCESS:
         yield request.param

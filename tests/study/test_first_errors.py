@@ -29,7 +29,7 @@ class Walk(hippo.Trainer):
 
 space = {"lr": [0.1, 0.2]}
 tuner = hippo.GridSearch(space, "loss", "min", max_steps=3)
-study = hippo.Study("first", Walk, executor=hippo.Local(workers=1))
+study = hippo.Study("first", Walk, home=HOME, executor=hippo.Local(workers=1))
 """
 SETUP = STUDY[STUDY.index("    def setup") : STUDY.index("    def train")]
 FAULTS = {
@@ -79,14 +79,24 @@ FAULTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all scripts are: workers of one path are forked off one process."""
+    return tmp_path_factory.mktemp("scripts")
+
+
 @pytest.mark.usefixtures("unrehearsed")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named(
-    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     *changes, said = FAULTS[fault]
-    text = STUDY
+    text = STUDY.replace("HOME", repr(str(tmp_path)))
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in text
         text = text.replace(old, new)

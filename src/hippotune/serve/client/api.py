@@ -62,7 +62,7 @@ class Api:
         self._patience = patience
         token = token or os.environ.get("HIPPO_TOKEN")
         self._headers = {HEADER: str(VERSION), **({"authorization": f"Bearer {token}"} if token else {})}
-        self._verify: ssl.SSLContext | bool = True if certificate is None else _pinned(certificate)
+        self._verify = _trusted(self.url) if certificate is None else _pinned(certificate)
         self._client = httpx.Client(
             base_url=self.url, headers=self._headers, timeout=_TIMEOUT, verify=self._verify
         )
@@ -145,7 +145,7 @@ class Api:
 class AsyncApi:
     """One server, on an event loop."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], verify: ssl.SSLContext | bool = True) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], verify: ssl.SSLContext) -> None:
         self._url = url
         self._client = httpx.AsyncClient(
             base_url=url, headers=dict(headers), timeout=_TIMEOUT, limits=_LIMITS, verify=verify
@@ -205,6 +205,12 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
     async for line in lines:
         if (event := reader.take(line)) is not None:
             yield event
+
+
+def _trusted(url: str) -> ssl.SSLContext:
+    """Return a context that trusts whom this machine trusts. Without TLS, there is no need to read that."""
+    is_needed = urlsplit(url).scheme == "https"
+    return httpx.create_ssl_context() if is_needed else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _pinned(certificate: str) -> ssl.SSLContext:
