@@ -4,8 +4,8 @@ The demo's network on 36 trials, on two workers: by successive halving, as a gri
 on a Ray cluster on this machine. And a study with one long chain, which `Fluid` trains on both workers
 (`width.py` has it too). What a step takes (by batch size and width), an evaluation and a load are averages
 over the real run; the simulation gets these and the metrics, and decides everything else itself: which leases
-there are, on which worker, in which order, how wide. Workers are up and plans are rehearsed before the clock
-starts.
+there are, on which worker, in which order, how wide. Before the clock starts, plans are rehearsed, and every
+worker is up and has prepared its data (which takes a second, once in a process).
 
 On one worker, without decisions that wait for results, both have to take the same leases in the same order.
 
@@ -15,6 +15,7 @@ Bar: the simulated time to the end is within 10 % of the real one, and all lease
 from __future__ import annotations
 
 import argparse
+import asyncio
 import statistics
 import sys
 import tempfile
@@ -37,7 +38,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from chain import Chain
 
 from digits import Digits
-from width import REHEARSED as OTHER_CHAIN
 from width import OneLongChain
 
 WORKERS = 2
@@ -56,8 +56,10 @@ SPACE = hippo.Grid(
     }
 )
 STEPS = 40
-OTHER = Config({"lr": 0.3, "bs": 128, "momentum": 0.9})
-"""What plans are rehearsed with: nothing that is trained later."""
+OTHERS = tuple(Config({"lr": lr, "bs": 128, "momentum": 0.9}) for lr in (0.3, 0.4, 0.5))
+OTHER_CHAINS = tuple(Config({"lr": lr, "bs": 256}) for lr in (0.02, 0.03, 0.04))
+"""What is trained before the clock starts, and by no study: the first rehearses the plan."""
+BEFORE = 10
 CASES = ("halving", "grid", "width", "ray_halving")
 BARS = [
     *(Bar(f"{case}_difference_percent", "at most", 10.0) for case in CASES),
@@ -133,21 +135,28 @@ def both(
     watched: Watched,
     workers: int = WORKERS,
     trainer: type[hippo.Trainer] = Digits,
-    other: Config = OTHER,
+    others: tuple[Config, ...] = OTHERS,
     width: WidthPolicy | None = None,
 ) -> tuple[hippo.study.Report, hippo.study.Report]:
     """Return the reports of a real study, and of the same one in virtual time."""
     with tempfile.TemporaryDirectory() as home:
         with hippo.Study("agreement", trainer, home=home, executor=watched, width=width) as study:
-            nothing = study.eval(other, 2)
+            nothing = _begin(study, others)
             watched.forget()
             real = study.tune(tuner, progress=False)
         table = {trial.config: dict(trial.metrics) for trial in real.trials}
-        table[other] = dict.fromkeys((1, 2), nothing)
+        table |= {other: dict.fromkeys(range(1, BEFORE + 1), nothing) for other in others}
         executor = watched.simulated(workers, table)
         with hippo.Study("agreement", trainer, home=home, executor=executor, width=width) as study:
-            study.eval(other, 2)
+            _begin(study, others)
             return real, study.tune(tuner, progress=False)
+
+
+def _begin(study: hippo.Study, others: tuple[Config, ...]) -> dict[str, float]:
+    """Have the plan rehearsed, then every worker prepare its data; return what metrics look like."""
+    metrics = study.eval(others[0], 2)
+    asyncio.run(study.train([(other, BEFORE) for other in others[1:]]))
+    return metrics
 
 
 def leases_of(report: hippo.study.Report) -> list[list[tuple[int, int, int]]]:
@@ -173,7 +182,7 @@ def measure(options: argparse.Namespace) -> Figures:
             OneLongChain(),
             WatchedLocal(WORKERS, threads=1),
             trainer=Chain,
-            other=OTHER_CHAIN,
+            others=OTHER_CHAINS,
             width=Fluid(max_width=2),
         ),
         "ray_halving": both(halving, WatchedRay(workers=WORKERS, threads=1)),
