@@ -26,15 +26,23 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Tests start interpreters by the hundred: what these import is compiled once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Ray reports to nobody, and does not measure its own processes over and over. Set once for all tests, because
+# processes with other variables do not share what they have imported.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "600000")
+
 # Studies of many tests follow each other in one process: what their workers import is imported once.
 fork_server.IDLE_SECONDS = 120.0
 
-# How long an example takes says something about the machine, not about the code.
+# How long an example takes says something about the machine, not about the code. Every run draws other
+# examples; `pytest --hypothesis-profile=thorough` draws many.
 settings.register_profile(
     "hippo",
     deadline=None,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("thorough", settings.get_profile("hippo"), max_examples=1000)
 settings.load_profile("hippo")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.world import World, metrics_of, trained_alone
@@ -56,7 +56,6 @@ def test_the_newest_replaces_the_one_before_when_it_is_durable_and_is_gone_when_
     assert len(starts(world)) == 1, "no stage is split"
 
 
-@settings(max_examples=100)
 @given(st.integers(20, 60), st.integers(2, 20), st.lists(st.integers(0, 40), max_size=3))
 def test_a_loss_costs_at_most_the_interval_and_the_step_and_the_write_that_it_came_in(
     length: int, every: int, losses: list[int]

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.test_core import POOL, answered, config, leases
@@ -216,7 +216,6 @@ wide_policies = st.builds(
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=100)
 @given(studies, st.integers(2, 4), wide_policies, wrong, seeds)
 def test_no_result_depends_on_width_and_no_step_is_trained_twice(
     asks: list[tuple[Config, int]], slots: int, policy: Fluid, wide: Any, seed: int
@@ -235,7 +234,6 @@ def test_no_result_depends_on_width_and_no_step_is_trained_twice(
     assert {outcome for _, outcome in outcomes(world)} <= {"differs" if wide else "exact"}
 
 
-@settings(max_examples=100)
 @given(
     st.lists(studies, min_size=1, max_size=2),
     st.integers(2, 4),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +34,6 @@ class Nodes:
     """
 
     def __init__(self) -> None:
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         import ray
         from ray.cluster_utils import Cluster
 
@@ -46,12 +44,13 @@ class Nodes:
                 "num_cpus": 0,
                 "num_gpus": 0,
                 "include_dashboard": False,
+                "include_log_monitor": False,  # nobody has logs sent
                 "object_store_memory": _STORE_BYTES,
                 # A node that is gone is noticed soon, and metrics are fresh.
                 "_system_config": {
                     "health_check_period_ms": 200,
                     "health_check_failure_threshold": 5,
-                    "metrics_report_interval_ms": 500,
+                    "metrics_report_interval_ms": 2000,
                 },
             },
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import time
 from collections.abc import Collection, Iterator
@@ -15,6 +14,8 @@ import pytest
 import torch
 
 from hippotune.executors.base import Job
+from hippotune.executors.local import fork_server
+from hippotune.executors.local.executor import Local
 from hippotune.executors.local.process import WorkerProcess
 from hippotune.executors.shipping import encode, pack
 from hippotune.executors.worker.wide import Part
@@ -57,8 +58,9 @@ class Workers:
             self.wait(WorkerJoined, worker)
 
     def bring_up(self, worker: int) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-        process = WorkerProcess(worker, self.home / f"{worker}.log", environment, [])
+        # As Local does: forked off a process that has imported torch.
+        environment, modules = Local(threads=1).environment(), fork_server.used_by(Together)
+        process = WorkerProcess(worker, self.home / f"{worker}.log", environment, [], modules=modules)
         process.send_first(pickle.dumps(pack(self.job)))
         self._processes[worker], self._unread[worker] = process, []
 

@@ -22,6 +22,7 @@ from hippotune import Config, HippoError, InvalidInput, MultiStep
 from hippotune.errors import NothingToExport
 from hippotune.study.exports import Origin, export
 from hippotune.trainers.export import find_parts
+from hippotune.trainers.session import Session
 
 ORIGIN = Origin(
     "digits", Config({"lr": MultiStep(0.5, [4], 0.1), "bs": 64}), 7, {"loss": 0.25, "bad": np.nan}
@@ -279,13 +280,9 @@ def test_a_path_that_is_a_folder_or_in_none_is_refused(tmp_path: Path) -> None:
         export(holding(model=net()), ORIGIN, tmp_path / "none" / "model.pt")
 
 
-def test_an_export_imports_no_compiler(tmp_path: Path) -> None:
-    """In a process that only looks at a model, that would take longer than all else."""
-    script = """
-import io, sys
+SMALL = """
 from torch import nn, optim
 from hippotune import Config, TorchTrainer
-from hippotune.trainers.export import plain_state
 from hippotune.trainers.session import Session
 
 class Small(TorchTrainer):
@@ -295,20 +292,28 @@ class Small(TorchTrainer):
     def train(self): ...
     def evaluate(self): return {"loss": 0.0}
 
-config, file = Config({"lr": 0.1}), sys.argv[1]
-if sys.argv[2] == "save":
-    session = Session(Small, {}, 0)
-    session.start(config, 0, None, False)
-    with open(file, "wb") as out:
-        session.snapshot()(out)
-else:
-    session = Session(Small, {}, 0, bare=True)
-    with open(file, "rb") as source:
-        session.start(config, 1, source, False)
-    assert plain_state(session.release()).optimizers["optimizer"]["param_groups"][0]["lr"] == 0.1
-    assert "torch._dynamo" not in sys.modules
+config = Config({"lr": 0.1})
 """
-    file = tmp_path / "small.py"
-    file.write_text(script)
-    for what in ("save", "export"):
-        subprocess.run([sys.executable, str(file), str(tmp_path / "saved"), what], check=True)
+EXPORT = """
+import sys
+from hippotune.trainers.export import plain_state
+
+session = Session(Small, {}, 0, bare=True)
+with open(sys.argv[1], "rb") as source:
+    session.start(config, 1, source, False)
+assert plain_state(session.release()).optimizers["optimizer"]["param_groups"][0]["lr"] == 0.1
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def test_an_export_imports_no_compiler(tmp_path: Path) -> None:
+    """In a process that only looks at a model, that would take longer than all else."""
+    names: dict[str, Any] = {"__name__": "small"}
+    exec(SMALL, names)
+    session = Session(names["Small"], {}, 0)
+    session.start(names["config"], 0, None, False)
+    with (tmp_path / "saved").open("wb") as file:
+        session.snapshot()(file)
+    script = tmp_path / "small.py"
+    script.write_text(SMALL + EXPORT)
+    subprocess.run([sys.executable, str(script), str(tmp_path / "saved")], check=True)
