@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace) -> Figures:
     rate = shared.work.merge_rate
     return {
         "trials": len(shared.trials),
-        "steps_asked": shared.work.steps_requested,
+        "steps_requested": shared.work.steps_requested,
         "steps_shared": shared.work.steps_trained,
         "steps_alone": alone.work.steps_trained,
         "metrics": len(expected),

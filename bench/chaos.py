@@ -18,7 +18,7 @@ Bars, for any number of attacks:
   the untouched run at the end of a round prints what the run before it printed, and trains nothing
   (HyperSched goes by the clock and is exempt from these two);
   no step is trained again while the plan has its checkpoint, and no more steps than had been trained since
-  the last durable checkpoint (and on the way of the one late branch that nobody expected); steps that were
+  the last durable checkpoint (and on the way of the one late branch that was not expected); steps that were
   repeated to prove exactness are counted apart, two for each process that was killed in such a step;
   it leaves no file behind that the plan does not know, and every checkpoint of the plan is whole;
   no process, temporary folder, lease or database connection is left over.
@@ -54,7 +54,7 @@ sys.path += [str(Path(__file__).parent / "studies"), str(Path(__file__).parents[
 from postgres import postgresql_server
 
 AFTER_FIRST_STEP = 0.8
-"""Attacks come until so many seconds after a life would have trained its first step."""
+"""Attacks come until this many seconds after a life would have trained its first step."""
 
 ATTACKS_A_ROUND = 16
 NOTICED_SECONDS = 10.0

@@ -25,7 +25,7 @@ class Ledger:
     """What is known of one home from outside: steps from the trainer's log, checkpoints from the plan.
 
     A state stands for the values of all steps that led to it, so it is the same in every process and run.
-    `unexpected` are those on the way to the branch that nobody expected, which are trained twice anyway.
+    `unexpected` are those on the way to the unexpected branch, which are trained twice anyway.
     """
 
     def __init__(self, folder: Path, store: str | None, unexpected: Iterable[str] = ()) -> None:

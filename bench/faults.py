@@ -225,7 +225,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", type=int, default=1, help="take every so many-th fault only (1: all)")
+    parser.add_argument("--every", type=int, default=1, help="take every N-th fault only (1: all)")
     parser.add_argument("--first", type=int, default=0, help="begin with this one (0)")
     parser.add_argument("--only", default="study,gc", help="the scenarios: study, gc")
 

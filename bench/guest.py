@@ -146,7 +146,7 @@ def losses(cluster: Nodes, server: Server, folder: Path, rounds: int, seed: int)
             different += report.best.metrics != guest.alone(config, STEPS)
     cost = STEP * max(again)
     return {
-        "steps_asked": STEPS,
+        "steps_requested": STEPS,
         "steps_trained_again": ", ".join(map(str, again)),
         "seconds_to_end": ", ".join(f"{each:.1f}" for each in seconds),
         "upload_seconds": upload,

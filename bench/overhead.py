@@ -188,7 +188,7 @@ def measure(options: argparse.Namespace) -> Figures:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--repeat", type=int, default=3, help="take the median of so many runs (3)")
+    parser.add_argument("--repeat", type=int, default=3, help="how many runs to take the median of (3)")
     parser.add_argument(
         "--executor", choices=["local", "ray"], default="local", help="where to train (local)"
     )

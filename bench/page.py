@@ -133,7 +133,7 @@ class Made:
 
 
 def looked_at(trials: int) -> tuple[float, float]:
-    """Return the seconds until a page of so many trials is usable, and frames a second while facts come."""
+    """Return the seconds until a page of `trials` trials is usable, and frames a second while facts come."""
     with tempfile.TemporaryDirectory() as folder, launched() as browser:
         large = Made(trials)
         with PageServer("made", large, Path(folder), port=0) as server:

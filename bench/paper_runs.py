@@ -30,6 +30,8 @@ from hippotune.sequences import Sequence as Values
 from hippotune.shell.loop import Loop
 from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
+from hippotune.study.completion import AS_GIVEN
+from hippotune.study.placement import Placement
 from hippotune.study.report import best_result
 from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import Trial, TrialGroup, Trials, Tuner
@@ -132,15 +134,15 @@ class Cost:
     time: float
 
 
-class Apart(Tuning):
-    """Trials of one of several studies, kept apart from all others."""
+class Apart(Placement):
+    """Keeps the trials of one of several studies apart from all others."""
 
     def __init__(self, loop: Loop, study: str) -> None:
-        super().__init__(loop, study, share=False)
-        self.study = study
+        super().__init__(loop.readings, False, AS_GIVEN)
+        self._study = study
 
     def isolation_key(self, trial: Trial) -> str:
-        return f"{self.study} {trial.number}"
+        return f"{self._study} {trial.number}"
 
 
 def simulate(
@@ -170,7 +172,9 @@ async def _simulate(runtime: Runtime, tuners: Sequence[Tuner], share: bool, furt
 
     async def tune(number: int, tuner: Tuner) -> None:
         name = f"study {number}"
-        tuning = Tuning(loop, name) if share else Apart(loop, name)
+        tuning = Tuning(loop, name, share)
+        if not share:
+            tuning.placement = Apart(loop, name)
         await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         if further and best is not None:

@@ -39,7 +39,7 @@ Losses = dict[int, dict[int, float]]
 
 
 class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
-    """A small convolutional network on 5,000 digits of MNIST; a step is so many samples."""
+    """A small convolutional network on 5,000 digits of MNIST; a step trains on `samples` of them."""
 
     def prepare(self) -> None:
         images, targets = torch.load(self.settings["data"], weights_only=True)
@@ -67,7 +67,7 @@ class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
             nn.functional.cross_entropy(self.model(images), targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         with Path(self.settings["log"]).open("ab", buffering=0) as log:
-            # One short write at the end of the file: whole, whoever else writes.
+            # One short write at the end of the file: whole, although others write too.
             log.write(b"%.6f %d\n" % (time.time(), os.getpid()))
 
     def evaluate(self) -> Mapping[str, float]:
@@ -93,7 +93,7 @@ def prepare_data(path: Path) -> None:
 class Task:
     """A study to be carried out by one engine, in a folder of its own.
 
-    `merge_rate` is that of the grid, 1, 2 or 4; a step trains on so many `samples`.
+    `merge_rate` is that of the grid, 1, 2 or 4; a step trains on `samples` images.
     """
 
     algorithm: Algorithm
@@ -209,7 +209,7 @@ class Alone:
         self._session.start(self._task.configs[trial], 0, None, warm=False)
 
     def train_to(self, step: int) -> float:
-        """Train until so many steps are done in all, and measure."""
+        """Train until this many steps are done in all, and measure."""
         while self._session.step < step:
             self._session.advance()
         return self._session.evaluate()[METRIC]

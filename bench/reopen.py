@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace) -> Figures:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trials", type=int, default=10_000, help="trials of the study (10,000)")
     parser.add_argument("--metrics", type=int, default=100_000, help="positions that were measured (100,000)")
-    parser.add_argument("--repeat", type=int, default=5, help="take the median of so many runs (5)")
+    parser.add_argument("--repeat", type=int, default=5, help="how many runs to take the median of (5)")
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", type=int, default=100, help="coroutines that submit (100)")
     parser.add_argument("--trials", type=int, default=100, help="trials of each (100)")
     parser.add_argument("--kills", type=int, default=100, help="SIGKILLs of server and clients (100)")
-    parser.add_argument("--repeat", type=int, default=3, help="take the median of so many runs (3)")
+    parser.add_argument("--repeat", type=int, default=3, help="how many runs to take the median of (3)")
     parser.add_argument("--only", choices=BARS, help="measure one part, and check its bars")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of kills and cuts")
     for name, kind in (("client", int), ("url", str), ("step-seconds", float), ("tuner", str)):

@@ -108,7 +108,7 @@ async def load(server: ServerProcess, clients: int, trials: int, followers: int)
 
 
 async def _halfway(clients: list[Client], answers: int, process: psutil.Process) -> int:
-    """Return the memory that a process has when there are so many answers."""
+    """Return the memory that a process has when there are this many answers."""
     while sum(len(client.answers) for client in clients) < answers:
         await asyncio.sleep(0.05)
     return int(process.memory_info().rss)

@@ -98,7 +98,9 @@ def measure(options: argparse.Namespace) -> Figures:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", choices=SINKS, default=list(SINKS), metavar="SINK")
-    parser.add_argument("--repeat", type=int, default=3, help="take the median of so many pairs of runs (3)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="how many pairs of runs to take the median of (3)"
+    )
 
 
 if __name__ == "__main__":

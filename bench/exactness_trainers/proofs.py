@@ -27,7 +27,7 @@ class _Proved(Plain):
 
 
 class Unseeded(_Proved):
-    """Draws from a generator that nobody seeds."""
+    """Draws from a generator without a seed."""
 
     named = _NOT_DETERMINISTIC
 

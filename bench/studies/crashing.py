@@ -13,7 +13,7 @@ import numpy as np
 import hippotune as hippo
 
 ODDS = 40
-"""One step in so many is the last of its process."""
+"""One step in this many is the last of its process."""
 
 
 class Crashing(hippo.Trainer):

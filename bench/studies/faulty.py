@@ -2,7 +2,7 @@
 
 Every call that names or changes something below the home is a point, and so is every SQL statement and every
 commit. With HIPPO_FAULT in the environment, the process of a role ("driver" or "worker") that comes to its
-n-th point is killed there, or the call fails. That happens once: whoever removes the token file is the one.
+n-th point is killed there, or the call fails. That happens once: the one that removes the token file does it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ MOMENTA = [0.9, Piecewise([0.9, 0.7], [9])]
 FIRST = {"lr": RATES, "bs": [64, MultiStep(64, [18], 2)], "momentum": MOMENTA[:1]}
 # Asked for when the rest is done: one that leaves where others did, one that is known, one of its own.
 LATE = {"lr": [MultiStep(0.1, [12], 0.3), 0.1, 0.03], "bs": [64], "momentum": [0.9]}
-# Asked for at the very end: it leaves another one's way where nobody expected it.
+# Asked for at the very end: it branches off where no branch was expected.
 LAST = {"lr": [Piecewise([0.1, 0.02], [21])], "bs": [64], "momentum": [0.9]}
 
 

@@ -7,8 +7,6 @@ running ──────────▶ saving ──────────�
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
@@ -29,7 +27,6 @@ from hippotune.protocol.events import (
     Progressed,
     StepsMissed,
 )
-from hippotune.protocol.failures import metrics_lacking
 
 
 class Leases:
@@ -99,17 +96,8 @@ class Leases:
         state.promises.evaluations.discard(lease, event.step)
         if event.step not in node.metrics and not is_for_proof:
             state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics, state.now))
-        self._refuse_lacking(event.metrics)
+        self._failures.refuse_lacking(event.metrics)
         self._requests.measured(node, event.step)
-
-    def _refuse_lacking(self, metrics: Mapping[str, float]) -> None:
-        """End the studies whose tuners read what evaluate() never returns; else only a trial lacks it."""
-        state = self._state
-        state.returned.update(metrics)
-        for study, needed in list(state.requirements.items()):
-            if missing := state.never_returned(needed - metrics.keys()):
-                del state.requirements[study]
-                self._failures.refuse(frozenset({study}), metrics_lacking(missing, metrics))
 
     def steps_missed(self, event: StepsMissed) -> None:
         """Orders came too late: what they asked for is open again."""
@@ -181,8 +169,7 @@ class Leases:
         elif event.phase in ("prepare", "build"):
             state.commands.append(Abort(event.error))
         elif event.phase == "contract":
-            if studies := self._at_fault(lease, event):
-                self._failures.refuse(studies, event.error)
+            self._failures.refuse_at_fault(lease, event)
         elif is_evaluation:
             self._failures.cannot_measure(lease.node_at(event.step), event.step, event.error)
         else:
@@ -190,20 +177,6 @@ class Leases:
             if event.phase in ("load", "setup") and step == lease.start < lease.end:
                 step += 1  # others who start there find out for themselves
             self._failures.fail(lease.node_at(step), step, event.error)
-
-    def _at_fault(self, lease: Lease, event: LeaseFailed) -> frozenset[str]:
-        """Return the studies whose requests no trial can meet; other studies on the plan go on.
-
-        Where metrics are missing, these are the studies that read them; they may have ended by now. Where
-        other trials have these metrics, only this trial lacks them: it is trained, and fails alone.
-        """
-        if not event.missing:
-            return frozenset(lease.payers) or frozenset({lease.study})
-        requirements, missing = self._state.requirements, self._state.never_returned(event.missing)
-        reading = frozenset(study for study, metrics in requirements.items() if metrics & missing)
-        for study in reading:
-            del requirements[study]
-        return reading
 
     def keep_apart(self, lease: Lease) -> None:
         """A failure that may be for lack of memory: do not pack this training with others any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from hippotune.engine.lease import Lease
 from hippotune.engine.requests import Requests
@@ -10,7 +11,8 @@ from hippotune.engine.state import State
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Failure, Node
 from hippotune.protocol.commands import Abort
-from hippotune.protocol.events import RequestWithdrawn
+from hippotune.protocol.events import LeaseFailed, RequestWithdrawn
+from hippotune.protocol.failures import metrics_lacking
 
 
 class RequestFailures:
@@ -50,7 +52,31 @@ class RequestFailures:
                     break
                 stack += [(child, child.start) for child in state.frontier.live_branches(along, branch)]
 
-    def refuse(self, studies: frozenset[str], error: str) -> None:
+    def refuse_lacking(self, metrics: Mapping[str, float]) -> None:
+        """End the studies whose tuners read what evaluate() never returns; else only a trial lacks it."""
+        state = self._state
+        state.returned.update(metrics)
+        for study, needed in list(state.requirements.items()):
+            if missing := state.never_returned(needed - metrics.keys()):
+                del state.requirements[study]
+                self._refuse(frozenset({study}), metrics_lacking(missing, metrics))
+
+    def refuse_at_fault(self, lease: Lease, event: LeaseFailed) -> None:
+        """End the studies whose requests no trial can meet; other studies on the plan go on.
+
+        Where metrics are missing, these are the studies that read them; they may have ended by now. Where
+        other trials have these metrics, only this trial lacks them: it is trained, and fails alone.
+        """
+        studies = frozenset(lease.payers) or frozenset({lease.study})
+        if event.missing:
+            requirements, missing = self._state.requirements, self._state.never_returned(event.missing)
+            studies = frozenset(study for study, metrics in requirements.items() if metrics & missing)
+            for study in studies:
+                del requirements[study]
+        if studies:
+            self._refuse(studies, event.error)
+
+    def _refuse(self, studies: frozenset[str], error: str) -> None:
         """Studies ask for what the trainer cannot do: end them, and withdraw their requests."""
         state = self._state
         theirs = [number for number, each in state.requests.items() if each.request.study in studies]
