@@ -107,11 +107,6 @@ def test_a_study_through_a_kill_has_the_bits_of_the_library_alone(
     assert len(set(found.values())) == 8
 
 
-def test_a_booster_passes_the_check() -> None:
-    *_, config = hippo.Grid(on_xgboost.SPACE)
-    hippo.testing.check_exact(XGBoost, config, steps=3, quick=True)
-
-
 # What goes on where: in one session after the other.
 
 
