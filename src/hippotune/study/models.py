@@ -78,7 +78,7 @@ class Models:
         return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
 
     def _is_kept(self, trial: Trial, step: int, runtime: Runtime) -> bool:
-        isolation_key = self._study._tuning(runtime.loop).isolation_key(trial)
+        isolation_key = self._study._tuning(runtime.loop).placement.isolation_key(trial)
         return step in runtime.plan.find(trial.config, step, isolation_key).holder(step).checkpoints
 
     def load(self, who: Config | Trial, step: int, bare: bool = False) -> Trainer:
@@ -127,7 +127,7 @@ class Models:
             if result.failed:
                 keeping.let_go()
                 raise failed_trial(result)
-            node = runtime.plan.find(who.config, step, keeping.isolation_key(who)).holder(step)
+            node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
             if await runtime.is_whole(Position(node.id, step)):
                 assert result.metrics is not None
                 return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)

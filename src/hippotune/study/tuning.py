@@ -17,7 +17,6 @@ from hippotune.engine.deadlines import Limit
 from hippotune.errors import InvalidInput
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
-from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Answer
 from hippotune.protocol.events import (
     BestChanged,
@@ -29,7 +28,7 @@ from hippotune.protocol.events import (
     WorthChanged,
 )
 from hippotune.protocol.failures import metrics_lacking
-from hippotune.sequences.config import Config, ConfigLike
+from hippotune.sequences.config import Config
 from hippotune.spaces.branches import Branches
 from hippotune.study.arrivals import Arrivals, Arrived
 from hippotune.study.asks import check_ask, keep_for_branches, report_steps
@@ -37,9 +36,10 @@ from hippotune.study.completion import AS_GIVEN, Completion
 from hippotune.study.limit_watch import LimitWatch
 from hippotune.study.limits import Limits
 from hippotune.study.open_trials import OpenTrials
+from hippotune.study.placement import Placement
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.ranking import Ranking
-from hippotune.tuners.base import Child, Result, Timing, Trial, TrialGroup, Tuner
+from hippotune.tuners.base import Result, Timing, Trial, TrialGroup, Tuner
 from hippotune.tuners.space_tuner import SpaceTuner
 
 NO_LIMITS = Limits()
@@ -79,10 +79,9 @@ class Tuning:
         self.limits = LimitWatch(limits, loop, study, self._is_idle, self._wake)
         self._loop = loop
         self.study = study
-        self._share = share
         self._keep = keep
         self._ranking = ranking
-        self._completion = completion
+        self.placement = Placement(loop.readings, share, completion)
         self._tell_heard = heard
         self._metric: str | None = None
         self._trunks = tuple(map(completion, trunks))
@@ -90,7 +89,6 @@ class Tuning:
         self._requests: dict[Trial, int] = {}
         self._heard: dict[Trial, int] = {}
         self._kept: list[int] = []
-        self._unshared_plan = Plan()
         self._open = OpenTrials()
         self._arrivals = Arrivals()
         self._wakes: asyncio.Future[None] | None = None
@@ -113,8 +111,8 @@ class Tuning:
 
     def _begin_branches(self, branches: Branches | None) -> None:
         """Keep checkpoints where branches of a space begin, also those that are not drawn yet."""
-        if branches is not None and self._share:
-            self._loop.handle(BranchesForeseen(self._completion(branches.trunk), branches.at))
+        if branches is not None and self.placement.share:
+            self._loop.handle(BranchesForeseen(self.placement.complete(branches.trunk), branches.at))
         # Where schedules are drawn at random, branches begin anywhere: those steps are not worth checkpoints.
         self._notes_repeated = branches is not None or bool(self._trunks)
 
@@ -162,8 +160,8 @@ class Tuning:
 
     def foresee(self, configs: Iterable[Config], step: int) -> None:
         """Say which configs may be asked for later, so that checkpoints are kept where they part."""
-        if self._share:
-            self._loop.handle(ConfigsForeseen(tuple(map(self._completion, configs)), step))
+        if self.placement.share:
+            self._loop.handle(ConfigsForeseen(tuple(map(self.placement.complete, configs)), step))
 
     def submit(self, group: TrialGroup) -> list[Trial]:
         """Ask for a group; returns at once with its trials, in the group's order."""
@@ -174,7 +172,7 @@ class Tuning:
         trials: list[Trial] = []
         requests: list[Request] = []
         for who, step in group.asks:
-            trial = self._trial(who)
+            trial = self.placement.trial(who, len(self.asked))
             check_ask(trial.config, step, group.every)
             if suitable is not None:
                 suitable(trial.config)  # raises where no slot would do
@@ -187,7 +185,7 @@ class Tuning:
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
             reports = report_steps(self._heard.get(trial, 0), step, group.every)
-            isolation_key = self.isolation_key(trial)
+            isolation_key = self.placement.isolation_key(trial)
             requests.append(
                 Request(
                     number, self.study, trial.number, trial.config, step, reports, isolation_key, self._keep
@@ -196,24 +194,14 @@ class Tuning:
             trials.append(trial)
         if self._keep:
             self._kept += [request.id for request in requests]
-        if self._share:
+        if self.placement.share:
             if self._notes_repeated:
                 self._loop.note_repeated(requests)
             keep_for_branches(self._loop, self._trunks, requests)
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
-            node = self._loop.readings.find(request.config, request.step, request.isolation_key)
-            self._open.add(trial, node.position(request.step))
+            self._open.add(trial, self.placement.node(trial, request.step).position(request.step))
         return trials
-
-    def _trial(self, who: ConfigLike | Child | Trial) -> Trial:
-        """Return the trial that is asked for, which may be a new one."""
-        match who:
-            case Trial():
-                return who
-            case Child(config, parent):
-                return Trial(len(self.asked), self._completion(config), _family(parent))
-        return Trial(len(self.asked), self._completion(Config.of(who)))
 
     def withdraw(self, trial: Trial) -> None:
         """Give up what is still open of a trial; nothing more is heard of it."""
@@ -321,7 +309,7 @@ class Tuning:
 
     def _tell_best(self, results: Iterable[Result]) -> None:
         """Tell the engine where the best results are."""
-        best = [(each.trial.config, each.step, self.isolation_key(each.trial)) for each in results]
+        best = [(each.trial.config, each.step, self.placement.isolation_key(each.trial)) for each in results]
         self._loop.handle(BestChanged(self.study, tuple(best)))
 
     def facts_committed(self) -> None:
@@ -359,40 +347,19 @@ class Tuning:
 
     def unshared(self, config: Config, step: int) -> int:
         """Return how many steps a new config would have to be trained to get to `step`, as things are now."""
-        return self._loop.readings.unshared(self._completion(config), step) if self._share else step
+        return self.placement.unshared(config, step)
 
     def is_under_way(self, who: Config | Trial, step: int) -> bool:
         """Whether an open trial waits for the very state that this one comes to."""
-        if isinstance(who, Trial):
-            return self._open.wait_for(self._position(who.config, step, self.isolation_key(who)))
-        return self._share and self._open.wait_for(self._position(self._completion(who), step, ""))
+        return self._open.wait_for(self.placement.position(who, step))
 
     def state(self, trial: Trial, step: int) -> Position | None:
-        """Return what a trial's state at a step is known by; None where it was never requested.
-
-        Where nothing is shared, trials have the states that they would share: they are bit for bit the same,
-        and a tuner decides as it does where they are trained once.
-        """
-        if not self._share:
-            return self._unshared_plan.place(trial.config, step)[0].position(step)
-        return self._position(trial.config, step, "")
-
-    def _position(self, config: Config, step: int, isolation_key: str) -> Position | None:
-        try:
-            return self._loop.readings.find(config, step, isolation_key).position(step)
-        except LookupError:
-            return None
-
-    def isolation_key(self, trial: Trial) -> str:
-        """Return what keeps the trial apart from others in the plan: nothing, where trials share."""
-        return "" if self._share else str(_family(trial))
+        """Return what a trial's state at a step is known by; None where it was never requested."""
+        return self.placement.state(trial, step)
 
     def asks(self) -> list[tuple[Node, int]]:
         """Return how far each trial was asked, as nodes of the plan."""
-        find = self._loop.readings.find
-        return [
-            (find(trial.config, step, self.isolation_key(trial)), step) for trial, step in self.asked.items()
-        ]
+        return [(self.placement.node(trial, step), step) for trial, step in self.asked.items()]
 
     @property
     def open(self) -> int:
@@ -413,8 +380,3 @@ class Tuning:
     def workers(self) -> int:
         """How many workers the study has."""
         return self._loop.readings.workers
-
-
-def _family(trial: Trial) -> int:
-    """Return the number of the trial that a line of parents began with."""
-    return trial.number if trial.family is None else trial.family

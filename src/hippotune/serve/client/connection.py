@@ -128,7 +128,10 @@ class RemoteConnection(Connection):
 
     def trace(self, runtime: Any, tuning: Tuning, spans: list[SpanRecorded]) -> Callable[[], Trace]:
         """Return what reads, when it is needed, what pictures are drawn from."""
-        asked = [(trial.config, step, tuning.isolation_key(trial)) for trial, step in tuning.asked.items()]
+        asked = [
+            (trial.config, step, tuning.placement.isolation_key(trial))
+            for trial, step in tuning.asked.items()
+        ]
         return read_trace(self.api, self.remote.key, asked, self.remote.first_fact)
 
     def reading(self, runtime: Any) -> AbstractContextManager[Store]:

@@ -344,7 +344,7 @@ class RemoteLoop:
         # A plan that cannot go on still takes in how the study ended; a lost connection takes nothing.
         if self._outgoing and not any(task.done() for task in self._tasks):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._outgoing.all_sent(), _CLOSE_SECONDS)
+                await asyncio.wait_for(self._outgoing.all_sent.wait(), _CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

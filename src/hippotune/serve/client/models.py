@@ -44,7 +44,7 @@ class RemoteModels(Models):
         path = None
         with suppress(TrialFailed):
             keeping, _ = await self._keep(trial, step, runtime)
-            which = WhichModel(trial.config.to_json(), step, keeping.isolation_key(trial))
+            which = WhichModel(trial.config.to_json(), step, keeping.placement.isolation_key(trial))
             address = f"/plans/{self._connection.remote.key}/located"
             ask = partial(self._connection.api.call, "POST", address, which, Located)
             found: Located = await asyncio.to_thread(self._connection.remote.while_open, ask)
@@ -99,7 +99,7 @@ class RemoteModels(Models):
         """Have a state kept, and fetch it."""
         keeping, result = self._connection.run(partial(self._keep, who, step))
         try:
-            config, key = result.trial.config.to_json(), keeping.isolation_key(result.trial)
+            config, key = result.trial.config.to_json(), keeping.placement.isolation_key(result.trial)
             suffix = suffix if suffix == ".safetensors" else ".pt"
             which = WhichModel(config, step, key, self._study._listed_name, suffix)
             remote = self._connection.remote

@@ -18,7 +18,7 @@ class Outgoing:
         self.last_group = 0
         self._messages: list[wire.Message] = []
         self._has_news = asyncio.Event()
-        self._all_sent = asyncio.Event()
+        self.all_sent = asyncio.Event()
 
     def put(self, message: wire.Message) -> None:
         """Say something."""
@@ -26,7 +26,7 @@ class Outgoing:
         self._messages.append(message)
         if isinstance(message, wire.Submit):
             self.last_group = self.first + len(self._messages) - 1
-        self._all_sent.clear()
+        self.all_sent.clear()
         self._has_news.set()
 
     def restart(self, tuners: int, waiting: Iterable[type]) -> None:
@@ -54,11 +54,7 @@ class Outgoing:
         self.first += count
         del self._messages[:count]
         if not self._messages:
-            self._all_sent.set()
-
-    async def all_sent(self) -> None:
-        """Wait until everything is sent."""
-        await self._all_sent.wait()
+            self.all_sent.set()
 
     def __bool__(self) -> bool:
         return bool(self._messages)
