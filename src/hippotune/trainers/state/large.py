@@ -14,19 +14,22 @@ _LARGE = 8 << 20
 
 
 class LargeConstants:
-    """Compares the first two checkpoints of a trial, and says once what is large and stayed the same."""
+    """Compares the first two checkpoints of a trial, and says once what is large and stayed the same.
+
+    It looks until one trial has been compared, or had nothing large at its first checkpoint.
+    """
 
     def __init__(self) -> None:
-        self._looks: list[dict[str, Any]] = []
+        self._first: dict[str, Any] | None = None
+        self._is_over = False
 
     def begin(self) -> None:
-        """Another trial begins. One that has been compared is enough."""
-        if len(self._looks) < 2:
-            self._looks.clear()
+        """Another trial begins."""
+        self._first = None
 
     def look(self, trainer: Any, prepared: Prepared) -> str | None:
         """Look at a state that is being saved; return what is to be said, if anything."""
-        if len(self._looks) == 2:
+        if self._is_over:
             return None
         sizes: dict[str, int] = {}
         marks: dict[str, Any] = {}
@@ -34,10 +37,11 @@ class LargeConstants:
             size = _size(value)
             if size >= _LARGE and id(value) not in prepared.known.names:
                 sizes[path], marks[path] = size, mark(value)
-        self._looks.append(marks)
-        if len(self._looks) < 2:
+        first, self._first = self._first, marks
+        self._is_over = first is not None or not marks
+        if first is None:
             return None
-        same = [path for path in marks if self._looks[0].get(path) == marks[path]]
+        same = [path for path in marks if first.get(path) == marks[path]]
         if not same:
             return None
         listed = ", ".join(f"{path} ({short.size(sizes[path])})" for path in same[:3])
