@@ -80,6 +80,7 @@ class ServerProcess:
         log: Path | None = None,
         certificate: Path | None = None,
         within: Sequence[str] = (),
+        is_started: bool = True,
     ) -> None:
         self._home = home
         self._options = [*options, "--executor", executor, "--allow-code"]
@@ -89,7 +90,8 @@ class ServerProcess:
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._port}"
         self.log = log or Path(home).parent / "server.log"
         self.process: subprocess.Popen[bytes]
-        self.start()
+        if is_started:
+            self.start()
 
     def start(self) -> None:
         command = [*self._within, sys.executable, "-m", "hippotune", "serve", "--home", str(self._home)]
@@ -120,7 +122,7 @@ class ServerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
+        if hasattr(self, "process") and self.process.poll() is None:
             self.terminate()
 
 

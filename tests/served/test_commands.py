@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from hippotune.cli.main import main
 from hippotune.errors import StoreError
 from hippotune.store.served import ServedHome, refuse_served, served_at
 from postgres import postgresql_server
@@ -35,18 +37,29 @@ tuner = hippo.GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_ste
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hippotune", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
-
-
 def hippo(folder: Path, *arguments: str) -> str:
-    done = run(folder, *arguments)
+    command = [sys.executable, "-m", "hippotune", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_study_is_submitted_followed_read_and_stopped(tmp_path: Path) -> None:
+@pytest.fixture
+def hippo_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command in this process, which has imported all that it needs."""
+
+    def hippo_here(folder: Path, *arguments: str) -> str:
+        monkeypatch.chdir(folder)
+        capsys.readouterr()
+        assert main(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return hippo_here
+
+
+def test_a_study_is_submitted_followed_read_and_stopped(
+    tmp_path: Path, hippo_here: Callable[..., str]
+) -> None:
     (tmp_path / "adds.py").write_text(STUDY)
     home = tmp_path / ".hippo"
     said = hippo(tmp_path, "submit", "adds.py")
@@ -57,20 +70,22 @@ def test_a_study_is_submitted_followed_read_and_stopped(tmp_path: Path) -> None:
         assert "submitted: adds" in said
         report = hippo(tmp_path, "attach", "adds", "--no-progress")
         assert "best: trial 1 at step 4: total 4" in report
-        assert hippo(tmp_path, "attach", "adds", "--url", url, "--no-progress") == report
-        assert "total 4" in hippo(tmp_path, "ls", "--url", url)
-        shown = hippo(tmp_path, "show", "adds", "--url", url)
+        assert hippo_here(tmp_path, "attach", "adds", "--url", url, "--no-progress") == report
+        assert "total 4" in hippo_here(tmp_path, "ls", "--url", url)
+        shown = hippo_here(tmp_path, "show", "adds", "--url", url)
         assert "best" in shown
-        table = hippo(tmp_path, "export", "adds", "--url", url)
+        table = hippo_here(tmp_path, "export", "adds", "--url", url)
         assert table.splitlines()[0] == "study,trial,step,config.lr,total,error"
-        assert "submitted: adds" in hippo(tmp_path, "submit", "adds.py")  # the same server
+        assert "submitted: adds" in hippo_here(tmp_path, "submit", "adds.py")  # the same server
     finally:
         hippo(tmp_path, "stop")
     wait_for(lambda: served_at(home) is None)
-    assert "total 4" in hippo(tmp_path, "show", "adds")
+    assert "total 4" in hippo_here(tmp_path, "show", "adds")
 
 
-def test_a_server_that_is_started_has_the_store_of_the_study(tmp_path: Path) -> None:
+def test_a_server_that_is_started_has_the_store_of_the_study(
+    tmp_path: Path, hippo_here: Callable[..., str]
+) -> None:
     home = tmp_path / ".hippo"
     with postgresql_server() as server:
         store = server.url % "postgres"
@@ -81,11 +96,11 @@ def test_a_server_that_is_started_has_the_store_of_the_study(tmp_path: Path) -> 
             commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
             ours = next(" ".join(each) for each in commands if "serve" in each and store in each)
             assert "cret" not in ours
-            hippo(tmp_path, "attach", "adds", "--no-progress")
+            hippo_here(tmp_path, "attach", "adds", "--no-progress")
         finally:
-            hippo(tmp_path, "stop")
+            hippo_here(tmp_path, "stop")
             wait_for(lambda: served_at(home) is None)
-        assert "total 4" in hippo(tmp_path, "ls", "--store", store)
+        assert "total 4" in hippo_here(tmp_path, "ls", "--store", store)
     assert not list(home.glob("*.sqlite*"))
 
 
@@ -94,33 +109,41 @@ def test_a_server_that_is_started_has_the_store_of_the_study(tmp_path: Path) -> 
     [("Ray()", "Ray"), ("Pool(2).executor()", "Pool"), ("Local(1, threads=2)", "threads=")],
 )
 def test_an_executor_that_a_server_is_not_started_with_is_refused(
-    tmp_path: Path, executor: str, named: str
+    tmp_path: Path,
+    executor: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "adds.py").write_text(STUDY.replace("hippo.Local(1)", f"hippo.{executor}"))
-    done = run(tmp_path, "submit", "adds.py")
+    monkeypatch.chdir(tmp_path)
+    Path("adds.py").write_text(STUDY.replace("hippo.Local(1)", f"hippo.{executor}"))
+    status = main(["submit", "adds.py"])
     if started := served_at(tmp_path / ".hippo"):
         hippo(tmp_path, "stop")
     assert started is None
-    assert done.returncode != 0
-    assert named in done.stderr
-    assert "hippo serve --home .hippo --executor" in done.stderr
+    assert status != 0
+    said = capsys.readouterr().err
+    assert named in said
+    assert "hippo serve --home .hippo --executor" in said
 
 
-def test_after_a_server_was_killed_submit_starts_another_one_and_names_that(tmp_path: Path) -> None:
+def test_after_a_server_was_killed_submit_starts_another_one_and_names_that(
+    tmp_path: Path, hippo_here: Callable[..., str]
+) -> None:
     (tmp_path / "adds.py").write_text(STUDY)
     home = tmp_path / ".hippo"
-    hippo(tmp_path, "submit", "adds.py")
-    hippo(tmp_path, "attach", "adds", "--no-progress")
+    hippo_here(tmp_path, "submit", "adds.py")
+    hippo_here(tmp_path, "attach", "adds", "--no-progress")
     dead = served_at(home)
     os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
     wait_for(lambda: served_at(home) is None)
-    said = hippo(tmp_path, "submit", "adds.py")
+    said = hippo_here(tmp_path, "submit", "adds.py")
     try:
         assert served_at(home) != dead
         assert f"started a server for .hippo at {served_at(home)}" in said
-        assert "best: trial 1" in hippo(tmp_path, "attach", "adds", "--no-progress")
+        assert "best: trial 1" in hippo_here(tmp_path, "attach", "adds", "--no-progress")
     finally:
-        hippo(tmp_path, "stop")
+        hippo_here(tmp_path, "stop")
 
 
 def test_a_server_that_starts_is_not_found_under_the_address_of_a_dead_one(tmp_path: Path) -> None:

@@ -46,13 +46,14 @@ def halved(step: int) -> float:
     return 0.1 / (1 + step)
 
 
-@pytest.mark.parametrize("place", ["server", "client"])
-def test_a_function_is_sent_as_its_values(tmp_path: Path, place: Literal["server", "client"]) -> None:
+def test_a_function_is_sent_as_its_values(tmp_path: Path) -> None:
+    places: list[Literal["server", "client"]] = ["server", "client"]
     with ServerProcess(tmp_path / "home") as server:
-        with (
-            Study("named", Walker, url=server.url, tuner=place, code="value") as study,
-            pytest.raises(InvalidInput, match=r"is code.*pass steps="),
-        ):
-            study.tune(grid([Function(halved)]), progress=False)
-        with Study("values", Walker, url=server.url, tuner=place, code="value") as study:
-            assert study.tune(grid([Function(halved, steps=2)]), progress=False).best.step == 2
+        for place in places:
+            with (
+                Study(f"named {place}", Walker, url=server.url, tuner=place, code="value") as study,
+                pytest.raises(InvalidInput, match=r"is code.*pass steps="),
+            ):
+                study.tune(grid([Function(halved)]), progress=False)
+            with Study(f"values {place}", Walker, url=server.url, tuner=place, code="value") as study:
+                assert study.tune(grid([Function(halved, steps=2)]), progress=False).best.step == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shlex
@@ -182,37 +183,52 @@ def test_checkpoints_of_a_server_are_in_a_bucket(
         assert tuned(server.url).best.step == 4
 
 
-def refused(*options: str) -> str:
-    """Start a server that cannot start; return what it says, which is one line."""
-    command = [sys.executable, "-m", "hippotune", "serve", "--port", "0", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("hippo: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+REFUSED = """
+import contextlib, io, json, sys
+from hippotune.cli.main import main
+
+said = []
+for options in json.load(sys.stdin):
+    with contextlib.redirect_stderr(io.StringIO()) as error:
+        status = main(["serve", "--port", "0", *options])
+    said.append([status, error.getvalue()])
+print(json.dumps(said))
+"""
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--port", "99999"], "--port is 99999; expected 1 to 65535"),
-        (["--port", "-1"], "--port is -1; expected"),
-        (["--tls-key", "key.pem"], "--tls-key is key.pem: give its certificate too"),
-        (["--tls-certificate", "no.pem", "--tls-key", "no.pem"], "No such file or directory"),
-        (["--tls-certificate", __file__], f"--tls-certificate is {__file__}"),
-        (["--executor", "nofile.py:x"], "there is no file nofile.py; expected FILE.py:NAME"),
-        (["--store", "foo://x"], "store is 'foo://x'; expected a URL such as postgresql://"),
-    ],
-)
-def test_a_server_says_in_one_line_what_it_cannot_be_told(
-    tmp_path: Path, options: list[str], words: str
-) -> None:
-    assert words in refused("--home", str(tmp_path / "home"), *options)
+def refused(*each: list[str]) -> list[str]:
+    """Start servers that cannot start, one after the other; return what they say, which is one line each."""
+    command = [sys.executable, "-c", REFUSED]
+    done = subprocess.run(
+        command, input=json.dumps(each), capture_output=True, text=True, timeout=200, check=True
+    )
+    said: list[tuple[int, str]] = json.loads(done.stdout)
+    for status, line in said:
+        assert status == 2, line
+        assert line.startswith("hippo: ")
+        assert line.count("\n") == 1
+    return [line for _, line in said]
+
+
+def test_a_server_says_in_one_line_what_it_cannot_be_told(tmp_path: Path) -> None:
+    expected = {
+        ("--port", "99999"): "--port is 99999; expected 1 to 65535",
+        ("--port", "-1"): "--port is -1; expected",
+        ("--tls-key", "key.pem"): "--tls-key is key.pem: give its certificate too",
+        ("--tls-certificate", "no.pem", "--tls-key", "no.pem"): "No such file or directory",
+        ("--tls-certificate", __file__): f"--tls-certificate is {__file__}",
+        ("--executor", "nofile.py:x"): "there is no file nofile.py; expected FILE.py:NAME",
+        ("--store", "foo://x"): "store is 'foo://x'; expected a URL such as postgresql://",
+    }
+    home = ["--home", str(tmp_path / "home")]
+    said = refused(*([*home, *options] for options in expected))
+    for words, line in zip(expected.values(), said, strict=True):
+        assert words in line
 
 
 def test_a_server_on_a_full_disk_says_so_and_starts_when_there_is_room(small_disk: Path) -> None:
     fill(small_disk / "ballast")
-    assert "No space left on device" in refused("--home", str(small_disk / "home"))
+    assert "No space left on device" in refused(["--home", str(small_disk / "home")])[0]
     (small_disk / "ballast").unlink()
     with ServerProcess(small_disk / "home") as server:
         assert httpx.get(f"{server.url}/healthz").status_code == 200

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from hippotune.cli.main import main
 from hippotune.serve import hub
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.catalog import remote_retry
@@ -36,36 +35,38 @@ tuner = hippo.GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_ste
 """
 
 
-def hippo(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "hippotune", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_what_failed_on_a_server_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("patient.py").write_text(STUDY)
 
+    def hippo(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
 
-def test_what_failed_on_a_server_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "patient.py").write_text(STUDY)
     with serving(tmp_path / ".hippo") as running:
         there = ["--url", running.url]
 
         def tuned() -> str:
-            hippo(tmp_path, "submit", "patient.py", *there)
-            return hippo(tmp_path, "attach", "patient", "--no-progress", *there)
+            hippo("submit", "patient.py", *there)
+            return hippo("attach", "patient", "--no-progress", *there)
 
         assert "2 trials, 1 failed" in tuned()
-        log = hippo(tmp_path, "show", "patient", "--trial", "1", "--log", *there)
+        log = hippo("show", "patient", "--trial", "1", "--log", *there)
         assert "for study patient, trial 1\n" in log
         assert "adding 1\n" in log
         assert remote_retry(running.url, "patient", None, 0) == 0, "trial 0 is fine"
         wait_for(lambda: running.server._hub.plans)
-        assert "next run: 1 trial" in hippo(tmp_path, "retry", "patient", "--trial", "1", *there)
+        assert "next run: 1 trial" in hippo("retry", "patient", "--trial", "1", *there)
         assert "2 trials, 1 failed" in tuned(), "it was tried again, and is ill yet"
         monkeypatch.setattr(hub, "IDLE_SECONDS", 0.0)
         api = Api(running.url)
         wait_for(lambda: not api.call("GET", "/plans", None, list))
-        (tmp_path / "healed").touch()
+        Path("healed").touch()
         assert "2 trials, 1 failed" in tuned(), "until somebody has it retried"
         wait_for(lambda: not api.call("GET", "/plans", None, list))
-        assert "next run: 1 trial" in hippo(tmp_path, "retry", "patient"), "its server is found by the home"
-        assert "nothing in study patient has failed" in hippo(tmp_path, "retry", "patient", *there)
+        assert "next run: 1 trial" in hippo("retry", "patient"), "its server is found by the home"
+        assert "nothing in study patient has failed" in hippo("retry", "patient", *there)
         assert "best: trial 1 at step 4: total 4" in tuned()

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
+from hippotune.cli.main import main
 from hippotune.serve.client.api import Api
 from served.serving import Running, serving, wait_for
 
@@ -117,21 +119,26 @@ DIFFERENCES = {
 }
 
 
-def test_another_one_is_refused_by_what_differs(tmp_path: Path) -> None:
+def test_another_one_is_refused_by_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
+
+    def refused(*arguments: str) -> str:
+        given = ["submit", str(script), "--url", running.url, "--", running.url, *arguments]
+        assert main(given) == 2
+        return capsys.readouterr().err
+
     with held(tmp_path / "home") as running:
         submitted(tmp_path, running.url)
         wait_for_plan(running)
         for difference, (old, new) in DIFFERENCES.items():
             assert old in SCRIPT
             script.write_text(SCRIPT.replace(old, new))
-            _, refusal = submitted(tmp_path, running.url)
+            refusal = refused()
             assert f"({difference}" in refusal
             assert "409" in refusal
         script.write_text(SCRIPT)
-        _, refusal = submitted(tmp_path, running.url, "fast")
-        assert "(<lambda>: source changed)" in refusal
+        assert "(<lambda>: source changed)" in refused("fast")
 
 
 TRAINER, _, REST = SCRIPT.partition("class Mine")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hippotune.cli.main import main
 from hippotune.serve.client.api import Api
 from served.serving import ServerProcess, fill, free_port, serving, wait_for
 from served.test_commands import STUDY
@@ -55,20 +56,21 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 @pytest.mark.parametrize("tuner", ["server", "client"])
 def test_a_client_says_what_it_waits_for_and_that_it_goes_on(tmp_path: Path, tuner: str) -> None:
-    with ServerProcess(tmp_path / "home") as server:
+    with (
+        ServerProcess(tmp_path / "home", is_started=False) as server,
+        client(server.url, tuner) as process,
+    ):
+        line = read_until(process, "waiting for the server")
+        assert server.url in line
+        assert "Connection refused" in line
+        server.start()
+        assert server.url in read_until(process, "going on")
         server.kill()
-        with client(server.url, tuner) as process:
-            line = read_until(process, "waiting for the server")
-            assert server.url in line
-            assert "Connection refused" in line
-            server.start()
-            assert server.url in read_until(process, "going on")
-            server.kill()
-            assert "Connection refused" in read_until(process, "waiting for the server")
-            server.start()
-            out, rest = process.communicate(timeout=200)
-            assert out == "[10, 10, 10]\n"
-            assert rest.count("waiting for the server") == 0
+        assert "Connection refused" in read_until(process, "waiting for the server")
+        server.start()
+        out, rest = process.communicate(timeout=200)
+        assert out == "[10, 10, 10]\n"
+        assert rest.count("waiting for the server") == 0
 
 
 def test_a_client_of_a_server_whose_disk_is_full_says_so(small_disk: Path) -> None:
@@ -84,8 +86,7 @@ def test_a_client_of_a_server_whose_disk_is_full_says_so(small_disk: Path) -> No
 def test_a_checkpoint_without_room_is_told_in_a_sentence(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     with serving(small_disk / "home") as running, client(running.url, "client", "HeavyWalker") as process:
-        api = Api(running.url)
-        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
+        wait_for_steps(running.url, 2)
         fill(ballast, room=1 << 19)  # for facts, and for no checkpoint
         assert "disk is full" in read_until(process, "the server cannot go on")
         ballast.unlink()
@@ -96,34 +97,35 @@ def test_a_checkpoint_without_room_is_told_in_a_sentence(small_disk: Path) -> No
 
 
 def test_who_leaves_while_the_server_is_away_is_not_told_that_the_study_goes_on_there(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "home") as server:
-        server.kill()
+    with ServerProcess(tmp_path / "home", is_started=False) as server:
         with client(server.url) as process:
             read_until(process, "waiting for the server")
             process.send_signal(signal.SIGINT)
             assert "left before the server at" in process.communicate(timeout=200)[1]
         server.start()
         with client(server.url) as process:
-            wait_for_study(server.url)
+            wait_for_steps(server.url, 0)  # by then the client knows that the server has the study
             server.kill()
             read_until(process, "waiting for the server")
             process.send_signal(signal.SIGINT)
             assert "goes on when a server is at" in process.communicate(timeout=200)[1]
 
 
-def wait_for_study(url: str) -> None:
+def wait_for_steps(url: str, steps: int) -> None:
+    """Wait until more steps than these were trained."""
     api = Api(url)
-    wait_for(lambda: [each for each in api.call("GET", "/studies", None, list) if each["name"] == "waits"])
+    wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
 
 
 @pytest.mark.parametrize("command", ["attach", "submit"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
-def test_a_command_whose_server_was_never_there_says_so(tmp_path: Path, command: str, host: str) -> None:
+def test_a_command_whose_server_was_never_there_says_so(
+    tmp_path: Path, command: str, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "adds.py").write_text(STUDY)
-    what = {"attach": "adds", "submit": "adds.py"}[command]
-    given = [command, what, "--url", f"http://{host}:{free_port()}"]
-    line = [sys.executable, "-m", "hippotune", *given]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 2
-    assert f"the server at {given[-1]} cannot be reached" in done.stderr
-    assert done.stderr.count("\n") == 1
+    what = {"attach": "adds", "submit": str(tmp_path / "adds.py")}[command]
+    url = f"http://{host}:{free_port()}"
+    assert main([command, what, "--url", url]) == 2
+    said = capsys.readouterr().err
+    assert f"the server at {url} cannot be reached" in said
+    assert said.count("\n") == 1

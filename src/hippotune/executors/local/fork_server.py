@@ -245,10 +245,16 @@ def stand_by(environment: Mapping[str, str], modules: Sequence[str]) -> Standby:
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
     """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
 
-    It serves the first workers of this environment, if they need these modules and perhaps others.
+    It serves the first workers of this environment, if they need these modules and perhaps others. Where one
+    with these modules is there already, that is enough.
     """
+    surroundings = _surroundings(environment)
     with _lock:
-        expected = _expected[_surroundings(environment)] = ForkServer(environment, modules)
+        there = [server for key, server in _servers.items() if key[: len(surroundings)] == surroundings]
+        there += [_expected[surroundings]] if surroundings in _expected else []
+        if any(set(modules) <= set(server.modules) for server in there):
+            return
+        expected = _expected[surroundings] = ForkServer(environment, modules)
     atexit.register(_give_up, expected)
 
 
