@@ -316,9 +316,10 @@ class RemoteLoop:
     def _tell(self, item: wire.Answered) -> None:
         if item.final:
             self._outgoing.said.answered(item.request)
-        deliver = self._deliver.get(item.request)
+        if (deliver := self._deliver.get(item.request)) is None:
+            return
         steps = self._heard.setdefault(item.request, set())
-        if deliver is None or (item.step, item.final) in steps:
+        if (item.step, item.final) in steps:
             return
         steps.add((item.step, item.final))
         if item.final:

@@ -35,6 +35,8 @@ class Outgoing:
         self.first = 1
         groups = [number for number, each in enumerate(self._messages, 1) if isinstance(each, wire.Submit)]
         self.last_group = groups[-1] if groups else 0
+        if self._messages:
+            self.all_sent.clear()
         self._has_news.set()
 
     async def batch(self) -> list[wire.Message]:
