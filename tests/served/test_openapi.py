@@ -84,7 +84,7 @@ def test_no_request_makes_the_server_fail(label: str, served: tuple[Running, dic
     )
 
     @settings(
-        max_examples=8 if label in STARTS_PROCESSES else 60,
+        max_examples=8 if label in STARTS_PROCESSES else 30,
         phases=[Phase.generate],
         derandomize=True,
         suppress_health_check=list(HealthCheck),

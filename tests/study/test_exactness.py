@@ -18,6 +18,7 @@ from docs.pages import python
 from hippotune import Config, InvalidInput, MultiStep, Piecewise, TrialFailed
 from hippotune.executors.base import Job
 from hippotune.study.alone import train_alone
+from study.walkers import Steps
 
 STEPS = 6
 SPACE = hippo.Grid(
@@ -140,17 +141,3 @@ def test_alone_shows_the_users_own_traceback(tmp_path: Path) -> None:
 def test_alone_refuses_steps_that_are_none(steps: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="steps"):
         hippo.Study("steps", Steps, home=tmp_path).alone({"by": 1}, steps)
-
-
-class Steps(hippo.Trainer):
-    def build(self) -> None:
-        self.count = 0
-
-    def setup(self, hp: Mapping[str, Any]) -> None:
-        self.by = hp["by"]
-
-    def train(self) -> None:
-        self.count += self.by // (1 if self.by else 0)
-
-    def evaluate(self) -> Mapping[str, float]:
-        return {"count": self.count}

@@ -1,8 +1,10 @@
-"""What a report says was logged along a trial is what the trial logs alone, whatever was shared or lost."""
+"""What a report says was logged along a trial is what the trial logs alone, whatever was shared or ended.
+
+`test_promises` has this of random studies, whose workers die.
+"""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,8 @@ from hippotune import Config, InvalidInput, MultiStep, Study
 from hippotune.history.logged import Logged
 from hippotune.plan.facts import NumbersRecorded
 from hippotune.store.catalog import open_store
-from hippotune.trainers.session import Session
-from study.test_promises import Groups, draw
-from study.walkers import Mortal, Walker
+from study.test_promises import Groups, alone
+from study.walkers import Walker
 
 SHARED = [
     (Config({"lr": lr, "bs": 16}), 12) for lr in (0.1, MultiStep(0.1, [6], 0.1), MultiStep(0.1, [9], 0.1))
@@ -22,34 +23,7 @@ SHARED = [
 
 
 def logged_alone(config: Config, steps: int) -> Logged:
-    session = Session(Walker, {}, seed=5)
-    session.logged = []
-    session.start(config, 0, None, warm=False)
-    found: Logged = {}
-    for _ in range(steps):
-        session.advance()
-    for step, numbers in session.logged:
-        for name, number in numbers.items():
-            found.setdefault(name, []).append((step, number))
-    return found
-
-
-@pytest.mark.parametrize("trainer", [Walker, Mortal])
-def test_along_every_trial_of_random_studies_is_what_it_logs_alone(
-    tmp_path: Path, trainer: type[Walker]
-) -> None:
-    chance = random.Random(f"logged {trainer.__name__}")
-    settings = {"deaths": str(tmp_path / "deaths")}
-    (tmp_path / "deaths").mkdir()
-    executor = hippo.Local(2)
-    for number in range(3):
-        home = tmp_path / str(number)
-        with Study("logs", trainer, home=home, executor=executor, settings=settings, seed=5) as study:
-            report = study.tune(Groups(draw(chance)), progress=False)
-            for trial in report.trials:
-                assert report.logged(trial) == logged_alone(trial.config, trial.asked)
-    if trainer is Mortal:
-        assert list((tmp_path / "deaths").iterdir()), "no worker died: the test tests nothing"
+    return alone(config, steps)[1]
 
 
 @pytest.mark.parametrize("share", [True, False])

@@ -9,6 +9,7 @@ import pytest
 
 import hippotune as hippo
 from hippotune import Config, Cosine, Exponential, Linear, MultiStep, Piecewise, Study, Warmup
+from hippotune.history.logged import Logged
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.trainers.session import Session
 from hippotune.tuners import TrialGroup
@@ -26,14 +27,19 @@ RATES = [
 SIZES = [16, MultiStep(16, [7], 2), MultiStep(16, [3], 2)]
 
 
-def alone(trainer: type[Walker], settings: dict[str, str], config: Config, steps: int) -> Walker:
-    """Train one trial in this process, from beginning to end."""
-    session = Session(trainer, settings, seed=5)
+def alone(config: Config, steps: int) -> tuple[Walker, Logged]:
+    """Train one trial in this process, from beginning to end; return it, and what it has logged."""
+    session = Session(Walker, {}, seed=5)
+    session.logged = []
     session.start(config, 0, None, warm=False)
     for _ in range(steps):
         session.advance()
+    logged: Logged = {}
+    for step, numbers in session.logged:
+        for name, number in numbers.items():
+            logged.setdefault(name, []).append((step, number))
     assert isinstance(session.trainer, Walker)
-    return session.trainer
+    return session.trainer, logged
 
 
 def shared_state(study: Study, config: Config, step: int) -> bytes:
@@ -85,9 +91,10 @@ def test_every_trial_of_random_studies_is_bit_identical_to_training_it_alone(
             asked = [ask for group in groups for ask in group]
             assert [(trial.config, trial.asked) for trial in report.trials] == asked
             for trial in report.trials:
-                expected = alone(Walker, settings, trial.config, trial.asked)
+                expected, logged = alone(trial.config, trial.asked)
                 assert trial.metrics[trial.asked] == expected.evaluate()
                 assert shared_state(study, trial.config, trial.asked) == expected.weights.tobytes()
+                assert report.logged(trial) == logged
             plan = Plan()
             unique = unique_steps([(plan.place(config, step)[0], step) for config, step in asked])
             assert report.work.steps_unique == unique

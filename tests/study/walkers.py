@@ -66,3 +66,19 @@ class Fine(hippo.Trainer):
 
     def evaluate(self) -> Mapping[str, float]:
         return {"total": self.total}
+
+
+class Steps(hippo.Trainer):
+    """Counts, and fails where it is to count by 0."""
+
+    def build(self) -> None:
+        self.count = 0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.by = hp["by"]
+
+    def train(self) -> None:
+        self.count += self.by // (1 if self.by else 0)
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"count": self.count}
