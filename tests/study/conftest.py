@@ -38,9 +38,11 @@ class Homes:
             self._servers[place] = Running(place, lambda: Local(given.workers, threads=given.threads))
         return self._servers[place].url
 
-    def stop(self) -> None:
-        for server in self._servers.values():
-            server.stop()
+    def stop(self, below: Path | None = None) -> None:
+        """Stop all servers, or those whose home is below a folder."""
+        for place in list(self._servers):
+            if below is None or Path(place).is_relative_to(below):
+                self._servers.pop(place).stop()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,15 +53,28 @@ def spares() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def homes(spares: None) -> Homes:
+    """The servers that are there for the tests of a file."""
+    return Homes()
+
+
+@pytest.fixture(autouse=True)
+def end_of_homes(homes: Homes, tmp_path: Path) -> Iterator[None]:
+    """Have a test's own servers end with it: what stood by for their plans then serves the next."""
+    yield
+    homes.stop(below=tmp_path.resolve())
+
+
 @pytest.fixture(scope="module", autouse=True)
 def place(
-    spares: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    homes: Homes, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Where studies with real workers are: "in process", or on a server with their tuner there or here."""
     if request.param == IN_PROCESS:
         yield request.param
         return
-    homes, make, elsewhere = Homes(), Study.__init__, tmp_path_factory.mktemp("client")
+    make, elsewhere = Study.__init__, tmp_path_factory.mktemp("client")
 
     def __init__(self: Study, *given: Any, home: Any = ".hippo", executor: Any = None, **more: Any) -> None:
         if executor is not None and executor.virtual:
