@@ -34,10 +34,15 @@ def study(home: Path, **options: object) -> hippo.Study:
 
 @pytest.fixture(scope="module")
 def shared(place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[hippo.Study]:
-    """A study whose workers have loaded torch; tests differ in their learning rates, and share no step."""
+    """A study whose workers have loaded torch; tests differ in their learning rates, and share no step.
+
+    It proves nothing itself, which would load torch once more: the tests compare it with trials alone.
+    """
     executor, defaults = hippo.Local(workers=2), {"mix": "up", "seed": 0}
-    with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:
-        yield shared
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
+        with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:
+            yield shared
 
 
 def test_branches_equal_the_same_trials_alone_and_train_only_their_own_steps(shared: hippo.Study) -> None:
