@@ -119,8 +119,8 @@ pythons: wheel  ## Run the tests that need no PyTorch with the wheel on other Py
 		$$place/bin/pytest -n 3 --dist worksteal $(WITHOUT_TORCH:%=tests/%) $(WITH_TORCH:%=--ignore=tests/%); \
 	done
 
-PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement chaos soak \
-	faults paper search search_real deadline page
+PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement faults \
+	paper search search_real deadline page
 
 bench: $(READY)  ## Run every benchmark, check its bars, and put the figures into the docs (takes hours; wants an idle machine).
 	@failed=; measure() { \
@@ -129,6 +129,8 @@ bench: $(READY)  ## Run every benchmark, check its bars, and put the figures int
 	}; \
 	for program in $(PROGRAMS); do measure $$program $$program; done; \
 	measure overhead-on-ray overhead --executor ray; \
+	measure chaos chaos --kills 1000; \
+	measure soak soak --minutes 30; \
 	measure deadline-for-real deadline --real; \
 	measure width width --no-real; \
 	measure width-for-real width --no-virtual; \

@@ -147,7 +147,10 @@ def losses(cluster: Nodes, server: Server, folder: Path, rounds: int, seed: int)
     cost = STEP * max(again)
     return {
         "steps_requested": STEPS,
+        "rounds": rounds,
         "steps_trained_again": ", ".join(map(str, again)),
+        "fewest_steps_trained_again": min(again),
+        "most_steps_trained_again": max(again),
         "seconds_to_end": ", ".join(f"{each:.1f}" for each in seconds),
         "upload_seconds": upload,
         "most_seconds_trained_again": cost,

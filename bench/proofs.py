@@ -28,7 +28,7 @@ SPACE = {
     "bs": [128],
     "momentum": [0.9],
 }
-BARS = [Bar("demo_share", "at most", 0.05), Bar("hundred_share", "at most", 0.02)]
+BARS = [Bar("demo_percent", "at most", 5), Bar("hundred_percent", "at most", 2)]
 
 
 def tuned(trainer: type[hippo.Trainer], tuner: hippo.tuners.Tuner) -> hippo.study.Work:
@@ -43,12 +43,13 @@ def tuned(trainer: type[hippo.Trainer], tuner: hippo.tuners.Tuner) -> hippo.stud
 
 def figures_of(name: str, work: hippo.study.Work) -> dict[str, float]:
     return {
+        f"{name}_steps_asked": work.steps_requested,
         f"{name}_steps": work.steps_trained,
         f"{name}_steps_repeated": work.proof_steps,
         f"{name}_worker_seconds": work.worker_seconds + work.proof_seconds,
         f"{name}_proof_seconds": work.proof_seconds,
         f"{name}_interpreter_seconds": work.proof_startup_seconds,
-        f"{name}_share": work.proof_seconds / (work.worker_seconds + work.proof_seconds),
+        f"{name}_percent": 100 * work.proof_seconds / (work.worker_seconds + work.proof_seconds),
     }
 
 

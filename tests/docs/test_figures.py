@@ -3,8 +3,15 @@
 import re
 import runpy
 from pathlib import Path
+from string import Formatter
 
 BENCH = Path(__file__).parents[2] / "bench"
+
+
+def recipe_of_bench() -> str:
+    """Return the part of the Makefile that runs all programs."""
+    text = (BENCH.parent / "Makefile").read_text()
+    return text[text.index("PROGRAMS :=") : text.index("pictures:")]
 
 
 def test_pages_say_what_the_results_say():
@@ -14,8 +21,16 @@ def test_pages_say_what_the_results_say():
         assert tables["filled"](page.read_text(), measured) == page.read_text(), page.name
 
 
+def test_make_bench_writes_every_results_file_that_a_text_names():
+    recipe = recipe_of_bench()
+    programs = recipe[recipe.index(":=") + 2 : recipe.index("\nbench:")].replace("\\", " ").split()
+    written = {*programs, *re.findall(r"measure ([a-z]\S*)", recipe)}
+    texts = [file.read_text() for file in (BENCH / "tables").glob("*.md")]
+    named = {field.partition("[")[0] for text in texts for _, field, _, _ in Formatter().parse(text) if field}
+    assert named <= written
+
+
 def test_make_bench_runs_every_program_but_the_one_that_needs_gpus():
-    text = (BENCH.parent / "Makefile").read_text()
-    recipe = text[text.index("PROGRAMS :=") : text.index("pictures:")]
+    recipe = recipe_of_bench()
     programs = {file.stem for file in BENCH.glob("*.py") if "\n    run(" in file.read_text()}
     assert {name for name in programs if not re.search(rf"\b{name}\b", recipe)} == {"paper_gpu"}
