@@ -245,14 +245,13 @@ def stand_by(environment: Mapping[str, str], modules: Sequence[str]) -> Standby:
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
     """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
 
-    It serves the first workers of this environment, if they need these modules and perhaps others. Where one
-    with these modules is there already, that is enough.
+    It serves the first workers of this environment, if they need these modules and perhaps others. One with
+    these modules that waits already is enough.
     """
     surroundings = _surroundings(environment)
     with _lock:
-        there = [server for key, server in _servers.items() if key[: len(surroundings)] == surroundings]
-        there += [_expected[surroundings]] if surroundings in _expected else []
-        if any(set(modules) <= set(server.modules) for server in there):
+        waiting = _expected.get(surroundings)
+        if waiting is not None and set(waiting.modules) == set(modules):
             return
         expected = _expected[surroundings] = ForkServer(environment, modules)
     atexit.register(_give_up, expected)
