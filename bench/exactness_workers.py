@@ -1,9 +1,10 @@
 """Workers that start at once: forks of a process that has imported everything and has run nothing.
 
-An engine starts a worker as ``python -P keeper.py PARENT LOCK MODULE ARGUMENTS``, and a worker starts a fresh
-interpreter so too. Inside `warm_workers`, ``sys.executable`` is a small program that hands its arguments,
-environment and open files over to such a process, and waits for the fork that runs the module. To the engine
-both are one process: they end with one status, and with the process that started them.
+Where there is no fork server, an engine starts a worker as ``python -P keeper.py PARENT LOCK MODULE
+ARGUMENTS``, and a worker starts a fresh interpreter so too. Inside `warm_workers` there is none, and
+``sys.executable`` is a small program that hands its arguments, environment and open files over to such a
+process, and waits for the fork that runs the module. To the engine both are one process: they end with one
+status, and with the process that started them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+
+from hippotune.executors.local import fork_server
 
 _LAUNCHER = """#!{python} -IS
 import ctypes, json, os, socket, sys
@@ -55,6 +58,7 @@ def warm_workers(folder: Path) -> Iterator[None]:
     listening.bind(address)
     listening.listen()
     python, sys.executable = sys.executable, str(launcher)
+    is_possible, fork_server.is_possible = fork_server.is_possible, lambda: False
     server = os.fork()
     if server == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -63,7 +67,7 @@ def warm_workers(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.executable = python
+        sys.executable, fork_server.is_possible = python, is_possible
         os.kill(server, 15)
         os.waitpid(server, 0)
 
