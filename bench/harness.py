@@ -56,14 +56,14 @@ def run(
     arguments(parser)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and folders of the program go with it
-    began = time.monotonic()
+    command, began = list(sys.argv), time.monotonic()  # a script that is loaded has a command of its own
     figures = measure(options)
     bars = bars(options) if callable(bars) else bars
     missed = [bar for bar in bars if not bar.met(figures)]
     if options.json == "-":
         print(json.dumps(figures, indent=2))
     elif options.json:
-        write(Path(options.json), figures, time.monotonic() - began, missed)
+        write(Path(options.json), command, figures, time.monotonic() - began, missed)
     else:
         shown = {name: value for name, value in figures.items() if not isinstance(value, Mapping)}
         width = max(map(len, shown))
@@ -76,9 +76,9 @@ def run(
     sys.exit(1 if options.check and missed else 0)
 
 
-def write(file: Path, figures: Figures, seconds: float, missed: list[Bar]) -> None:
+def write(file: Path, command: list[str], figures: Figures, seconds: float, missed: list[Bar]) -> None:
     """Write a results file: the figures, and where they come from."""
-    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    command = [Path(command[0]).name, *command[1:]]
     for option in ("--check", "--json", str(file)):
         command = [word for word in command if word != option]
     results = {
