@@ -43,6 +43,9 @@ _SMALL = 1 << 16
 _TOTAL = "self.total()"
 
 _present: Ranks | None = None
+# The group that was left last. Otherwise the wrapper of a model that failed may be the last that refers to it,
+# and would end it while it holds the interpreter's lock, which a thread of the group waits for: a deadlock.
+_left: list[Any] = []
 
 
 class Parted(Exception):
@@ -120,6 +123,7 @@ class Ranks:
         for descriptor, _ in self._sockets & open_sockets().items():
             disconnect(descriptor)
         if dist.is_initialized():
+            _left[:] = [dist.group.WORLD]
             with suppress(RuntimeError):
                 dist.destroy_process_group()
 
