@@ -43,7 +43,7 @@ _SMALL = 1 << 16
 _TOTAL = "self.total()"
 
 _present: Ranks | None = None
-# The group that was left last. Otherwise the wrapper of a model that failed may be the last that refers to it,
+# The group that was left last. Otherwise the wrapper of a model that failed may be the last to refer to it,
 # and would end it while it holds the interpreter's lock, which a thread of the group waits for: a deadlock.
 _left: list[Any] = []
 
