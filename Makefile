@@ -9,7 +9,7 @@ PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c co
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-paper demo-server page browser test lint types tests lowest pythons bench pictures docs wheel clean
+.PHONY: help setup demo demo-paper demo-server page browser test lint types tests thorough lowest pythons bench pictures docs wheel clean
 
 help:  ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -97,6 +97,10 @@ $(BROWSER): tests/page/package-lock.json tests/page/unpack.cjs $(READY)
 # One more than the cores of a small machine: tests wait for processes that they start.
 tests: $(READY) $(PAGE) $(BROWSER)
 	$(BIN)/pytest -n 3 --dist worksteal
+
+thorough: $(READY)  ## Run the tests of laws with 1,000 drawn examples each in place of 40 (takes long).
+	$(BIN)/pytest -n 3 --dist worksteal --hypothesis-profile=thorough tests/engine tests/plan tests/sequences tests/spaces \
+		tests/stages tests/scheduling tests/protocol tests/tuners
 
 lowest: $(READY)  ## Run the tests of adapters with the oldest versions that their extras allow.
 	$(BIN)/python tests/lowest.py

@@ -29,6 +29,7 @@ import hippotune as hippo
 from harness import Bar, Figures, run
 from hippotune import Config, Constant, Cosine, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.worker.runner import QUIET_SECONDS
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.protocol.events import Event, LeaseStarted, MetricsReported, Progressed
 from hippotune.scheduling import Fluid, WidthPolicy
@@ -117,7 +118,7 @@ class Watched(Executor):
             seconds_per_step=seconds_per_step,
             load=statistics.mean(self._loads or [0.0]),
             evaluate=statistics.mean(self._evaluations),
-            progress=0.05,
+            progress=QUIET_SECONDS,
             metrics=metrics,
         )
 

@@ -21,6 +21,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -39,11 +40,11 @@ def filled(page: str, measured: Mapping[str, Any]) -> str:
 
     def block(found: re.Match[str]) -> str:
         text = (HERE / "tables" / f"{found[2]}.md").read_text()
-        try:
-            return f"{found[1]}{text.format_map(measured).rstrip()}\n{found[3]}"
-        except KeyError as missing:
-            print(f"{found[2]} is left as it stands: no {missing} in bench/results", file=sys.stderr)
+        named = {field.partition("[")[0] for _, field, _, _ in Formatter().parse(text) if field}
+        if missing := sorted(named - measured.keys()):
+            print(f"{found[2]} is left as it stands: bench/results lacks {missing}", file=sys.stderr)
             return found[0]
+        return f"{found[1]}{text.format_map(measured).rstrip()}\n{found[3]}"
 
     return _BLOCK.sub(block, page)
 

@@ -26,7 +26,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Tests start interpreters by the hundred: what these import is compiled once.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Ray reports to nobody, and does not measure its own processes over and over. Set once for all tests, because
+# Ray sends no reports, and does not measure its own processes over and over. Set once for all tests, because
 # processes with other variables do not share what they have imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "600000")

@@ -132,7 +132,7 @@ def test_users_come_before_studies() -> None:
         world.moves()[0]()
     alone = world.engine.spent("alone", world.now)
     others = [world.engine.spent(f"study {number}", world.now) for number in range(5)]
-    assert alone == pytest.approx(sum(others), abs=20)
+    assert alone == pytest.approx(sum(others), abs=15)
     assert max(others) - min(others) <= 10
 
 

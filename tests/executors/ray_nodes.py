@@ -44,7 +44,7 @@ class Nodes:
                 "num_cpus": 0,
                 "num_gpus": 0,
                 "include_dashboard": False,
-                "include_log_monitor": False,  # nobody has logs sent
+                "include_log_monitor": False,  # no test reads logs
                 "object_store_memory": _STORE_BYTES,
                 # A node that is gone is noticed soon, and metrics are fresh.
                 "_system_config": {

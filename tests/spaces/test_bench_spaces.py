@@ -53,5 +53,7 @@ def test_studies_of_a_set_have_the_published_rates_alone_and_together(which):
 
 def test_a_draw_is_run_trial_by_trial_shared_and_by_the_rule_of_ray_tune():
     for row in Draw("resnet56_asha", 0).run().values():
+        assert row["rate_off"] <= 0.01
         assert row["ratio"] > 1
-        assert row["ray_ratio"] == pytest.approx(row["ratio"] * row["ray_to_alone"])
+        assert row["hour_ratio"] > 1
+        assert 0.5 < row["ray_to_alone"] < 2  # both let about one trial in four go on

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from hippotune.executors.base import Executor
-from hippotune.executors.local import fork_server
 from hippotune.executors.local.executor import Local
 from hippotune.study.study import Study
 from served.serving import Running
@@ -38,43 +37,18 @@ class Homes:
             self._servers[place] = Running(place, lambda: Local(given.workers, threads=given.threads))
         return self._servers[place].url
 
-    def stop(self, below: Path | None = None) -> None:
-        """Stop all servers, or those whose home is below a folder."""
-        for place in list(self._servers):
-            if below is None or Path(place).is_relative_to(below):
-                self._servers.pop(place).stop()
+    def stop(self) -> None:
+        for server in self._servers.values():
+            server.stop()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def spares() -> Iterator[None]:
-    """Have what stands by for one study serve the next, as on a server."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fork_server, "SPARE_SECONDS", 120.0)
-        yield
-
-
-@pytest.fixture(scope="module")
-def homes(spares: None) -> Homes:
-    """The servers that are there for the tests of a file."""
-    return Homes()
-
-
-@pytest.fixture(autouse=True)
-def end_of_homes(homes: Homes, tmp_path: Path) -> Iterator[None]:
-    """Have a test's own servers end with it: what stood by for their plans then serves the next."""
-    yield
-    homes.stop(below=tmp_path.resolve())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def place(
-    homes: Homes, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where studies with real workers are: "in process", or on a server with their tuner there or here."""
     if request.param == IN_PROCESS:
         yield request.param
         return
-    make, elsewhere = Study.__init__, tmp_path_factory.mktemp("client")
+    homes, make, elsewhere = Homes(), Study.__init__, tmp_path_factory.mktemp("client")
 
     def __init__(self: Study, *given: Any, home: Any = ".hippo", executor: Any = None, **more: Any) -> None:
         if executor is not None and executor.virtual:

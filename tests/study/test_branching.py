@@ -39,10 +39,11 @@ def shared(place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[hip
     It proves nothing itself, which would load torch once more: the tests compare it with trials alone.
     """
     executor, defaults = hippo.Local(workers=2), {"mix": "up", "seed": 0}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
-        with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:
-            yield shared
+    with study(tmp_path_factory.mktemp("home"), executor=executor, defaults=defaults) as shared:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
+            shared._connection.open()
+        yield shared
 
 
 def test_branches_equal_the_same_trials_alone_and_train_only_their_own_steps(shared: hippo.Study) -> None:

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None and not hasattr(options, "takes_arguments"):
         parser.error("only commands that take a FILE take arguments for it, after --")
     options.arguments = arguments or []
-    before, path = sys.argv, list(sys.path)  # a FILE has its own
+    before = sys.argv
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show, warnings.showwarning)
@@ -103,7 +103,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         sys.argv = before
-        sys.path[:] = path
 
 
 def _show(

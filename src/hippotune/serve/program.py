@@ -23,7 +23,6 @@ import uvicorn
 from hippotune import portable
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors.base import Executor
-from hippotune.executors.local import fork_server
 from hippotune.executors.local.executor import Local
 from hippotune.page.login import Visitor
 from hippotune.sequences.custom import refuse_functions
@@ -75,7 +74,6 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     _check(options)
     refuse_functions()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    fork_server.SPARE_SECONDS = fork_server.STANDBY_SECONDS
     os.environ.pop("HIPPO_TOKEN", None)  # a client's: neither the server nor what it starts has a use for it
     if options.worker_user is not None:
         _close_to_others(parse_home(options.home)[0])

@@ -31,6 +31,9 @@ from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.trainers.base import Trainer
 
+# How long an interpreter waits for a rehearsal to begin.
+_STANDBY_SECONDS = 60.0
+
 
 class Local(Executor):
     """Runs leases in processes on this machine.
@@ -61,7 +64,7 @@ class Local(Executor):
         self._groups = WorkerGroups()
         self._make: Callable[[int], list[Slot]] | None = None
         self._end: weakref.finalize[[dict[int, Slot], int], Local] | None = None
-        self._standby: fork_server.Standby | None = None
+        self._standby: fork_server.ForkServer | None = None
 
     worker_user: str | None = None
     """The user of the system who runs the processes, where a server by root says so."""
@@ -148,7 +151,7 @@ class Local(Executor):
         """Have what a rehearsal's interpreter needs imported by a core that is idle until workers are up."""
         if self.worker_user is not None or not fork_server.is_possible() or len(os.sched_getaffinity(0)) < 2:
             return None
-        self._standby = fork_server.stand_by(environment, modules)
+        self._standby = fork_server.ForkServer(environment, modules, _STANDBY_SECONDS)
         return self._standby.descriptor
 
     def carry_out(self, command: ExecutorCommand) -> None:
@@ -180,7 +183,7 @@ class Local(Executor):
         for slot in slots:
             await asyncio.to_thread(slot.join)
         if self._standby is not None:
-            self._standby.let_go()
+            self._standby.give_up()
             self._standby = None
         if self._end is not None:
             self._end.detach()

@@ -8,7 +8,7 @@ last of its programs: until then, a study that follows another begins at once.
 
 A second one, which is not used by workers, stands by where a rehearsal is to come: the fresh interpreter that
 it needs has to have other addresses than the workers'. Its imports go on beside those of the first, so that
-no worker waits for them later. It ends when it has served, unless study follows study (`SPARE_SECONDS`).
+no worker waits for them later.
 
 `multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
 and the environment in which it was started; here that decides how many threads libraries compute with.
@@ -22,7 +22,6 @@ import importlib
 import os
 import pickle
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -42,10 +41,6 @@ Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "
 SLOW: tuple[Library, ...] = get_args(Library)
 """Libraries that are slow to import, and that may be forked when they were."""
 IDLE_SECONDS = 10.0
-STANDBY_SECONDS = 60.0
-"""How long what stands by waits for a rehearsal to begin."""
-SPARE_SECONDS = 0.0
-"""How long what stood by for one study waits for the next. Servers have study after study: there above 0."""
 # What differs between studies of one process without meaning anything to a library that is imported.
 _NO_MATTER = ("COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
 # What libraries set themselves when they are imported, here as in the server.
@@ -53,8 +48,6 @@ _SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_
 _MOST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 8
 _MOST_STARTS = 3
-_RENEWED = "renewed"
-_Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +124,7 @@ class ForkServer(ForkClient):
     """One such process, as its parent sees it."""
 
     def __init__(
-        self,
-        environment: Mapping[str, str],
-        modules: Sequence[str],
-        idle: float | None = None,
-        ends_when_told: bool = True,
+        self, environment: Mapping[str, str], modules: Sequence[str], idle: float | None = None
     ) -> None:
         self.modules = tuple(modules)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -152,7 +141,7 @@ class ForkServer(ForkClient):
                 process_group=0,  # Ctrl-C does not reach it
             )
         with suppress(ConnectionError):  # where it has ended already, `fork` says so
-            given = sys.path, list(modules), IDLE_SECONDS if idle is None else idle, ends_when_told
+            given = sys.path, list(modules), IDLE_SECONDS if idle is None else idle
             self._socket.send(pickle.dumps(given))
 
     def bring_in(self, modules: Sequence[str]) -> None:
@@ -177,34 +166,9 @@ class ForkServer(ForkClient):
         self.process.wait()
 
 
-class Standby(ForkServer):
-    """One that serves once, for one study; see `stand_by`."""
-
-    def __init__(self, key: _Key, environment: Mapping[str, str], modules: Sequence[str]) -> None:
-        self._key = key
-        super().__init__(environment, modules, SPARE_SECONDS or STANDBY_SECONDS, not SPARE_SECONDS)
-
-    def let_go(self) -> None:
-        """End the process, or keep it for the next study."""
-        if not SPARE_SECONDS or self.process.poll() is not None:
-            self.give_up()
-            return
-        self._renew()
-        with _lock:
-            _spares.setdefault(self._key, []).append(self)
-
-    def _renew(self) -> None:
-        """End what was forked, and have nobody but this process lead to the server from now on."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, suppress(ConnectionError):  # where it has ended, `fork` says so
-            socket.send_fds(self._socket, [pickle.dumps(_RENEWED)], [theirs.fileno()])
-        self._socket.close()
-        self._socket = ours
-
-
+_Key = tuple[object, ...]
 _servers: dict[_Key, ForkServer] = {}
 _expected: dict[_Key, ForkServer] = {}
-_spares: dict[_Key, list[Standby]] = {}
 _lock = threading.Lock()
 
 
@@ -230,30 +194,13 @@ def warm_up(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServe
         return _servers[key]
 
 
-def stand_by(environment: Mapping[str, str], modules: Sequence[str]) -> Standby:
-    """Return a server that is the caller's alone, until that lets it go."""
-    key = (*_surroundings(environment), tuple(modules))
-    with _lock:
-        spares = _spares.get(key, [])
-        while spares:
-            if (spare := spares.pop()).process.poll() is None:
-                return spare
-            spare.close()
-    return Standby(key, environment, modules)
-
-
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
     """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
 
-    It serves the first workers of this environment, if they need these modules and perhaps others. One with
-    these modules that waits already is enough.
+    It serves the first workers of this environment, if they need these modules and perhaps others.
     """
-    surroundings = _surroundings(environment)
     with _lock:
-        waiting = _expected.get(surroundings)
-        if waiting is not None and set(waiting.modules) == set(modules):
-            return
-        expected = _expected[surroundings] = ForkServer(environment, modules)
+        expected = _expected[_surroundings(environment)] = ForkServer(environment, modules)
     atexit.register(_give_up, expected)
 
 
@@ -291,9 +238,9 @@ def main(parent: int, descriptor: int) -> None:
     """Import and fork, until the parent has ended or nothing is wanted for a while."""
     with socket.socket(fileno=descriptor) as channel:
         os.set_inheritable(descriptor, False)
-        sys.path[:], modules, idle, ends_when_told = pickle.loads(channel.recv(_MOST_BYTES))
+        sys.path[:], modules, idle = pickle.loads(channel.recv(_MOST_BYTES))
         _import(["hippotune.executors.keeper", "hippotune.executors.worker.__main__", *modules])
-        work = _serve(channel, parent, idle, ends_when_told)
+        work = _serve(channel, parent, idle)
     if work is not None:
         work()
 
@@ -308,9 +255,7 @@ def _import(modules: Sequence[str]) -> None:
     gc.freeze()
 
 
-def _serve(
-    channel: socket.socket, parent: int, idle: float, ends_when_told: bool
-) -> Callable[[], None] | None:
+def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:
     """Fork until the end, then return None; in a fork, return what that is to do."""
     ends = os.pidfd_open(parent)
     if os.getppid() != parent:
@@ -334,15 +279,7 @@ def _serve(
                 return None
             asked = pickle.loads(message)
             if asked is None:
-                if ends_when_told:
-                    return None
-                continue
-            if asked == _RENEWED:
-                for forked in children.values():  # a keeper, which ends what it keeps
-                    os.kill(forked, signal.SIGTERM)
-                os.dup2(handles[0], channel.fileno(), inheritable=False)
-                os.close(handles[0])
-                continue
+                return None
             if isinstance(asked, list):
                 _import(asked)
                 continue

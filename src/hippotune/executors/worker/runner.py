@@ -39,7 +39,7 @@ from hippotune.store.storage import CheckpointStorage
 from hippotune.trainers.session import Session
 
 # How many seconds of steps go by between two reports: short for a person, long compared with sending one.
-_QUIET_SECONDS = 0.25
+QUIET_SECONDS = 0.25
 
 Send = Callable[[Sequence[Event]], None]
 Inbox = queue.SimpleQueue[RunLease | UpdateLease | Part | None]
@@ -266,7 +266,7 @@ class Runner:
             self._unsaid.append(WorkerNoted(run.lease.worker, self._session.notes.pop(0)))
 
     def _spoke_just_now(self) -> bool:
-        return perf_counter() - self._spoke < _QUIET_SECONDS
+        return perf_counter() - self._spoke < QUIET_SECONDS
 
     def _flush(self) -> None:
         if self._unsaid:

@@ -37,6 +37,8 @@ class Outgoing:
         self.last_group = groups[-1] if groups else 0
         if self._messages:
             self.all_sent.clear()
+        else:
+            self.all_sent.set()
         self._has_news.set()
 
     async def batch(self) -> list[wire.Message]:

@@ -43,9 +43,10 @@ _SMALL = 1 << 16
 _TOTAL = "self.total()"
 
 _present: Ranks | None = None
-# The group that was left last. Otherwise the wrapper of a model that failed may be the last to refer to it,
-# and would end it while it holds the interpreter's lock, which a thread of the group waits for: a deadlock.
-_left: list[Any] = []
+# The group that was left last. Without this, the wrapper of a model that failed may be the last to refer to
+# it: it would end the group's threads while it holds the interpreter's lock, which one of them may wait for.
+# What is released when the next group is left has no work under way, and does not hold that lock.
+_last_group: Any = None
 
 
 class Parted(Exception):
@@ -114,7 +115,7 @@ class Ranks:
 
     def leave(self) -> None:
         """Leave the group. The others notice at once."""
-        global _present
+        global _last_group, _present
         _present = None
         self._over.clear()
         self.wrappers.clear()
@@ -123,7 +124,7 @@ class Ranks:
         for descriptor, _ in self._sockets & open_sockets().items():
             disconnect(descriptor)
         if dist.is_initialized():
-            _left[:] = [dist.group.WORLD]
+            _last_group = dist.group.WORLD
             with suppress(RuntimeError):
                 dist.destroy_process_group()
 
