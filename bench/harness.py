@@ -56,7 +56,7 @@ def run(
     arguments(parser)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and folders of the program go with it
-    command, began = list(sys.argv), time.monotonic()  # a script that is loaded has a command of its own
+    command, began = list(sys.argv), time.monotonic()  # loading a script replaces sys.argv
     figures = measure(options)
     bars = bars(options) if callable(bars) else bars
     missed = [bar for bar in bars if not bar.met(figures)]

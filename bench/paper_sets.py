@@ -31,7 +31,7 @@ Places = NDArray[np.int64]
 Study = tuple[Places, Places]
 """Which learning rates and which batch sizes of the pools a study has."""
 Beginnings = NDArray[np.float32]
-"""For each step, 1 for each beginning up to it that a study has, 0 for all others."""
+"""By step and beginning: 1 where a study has that beginning, 0 elsewhere. Or several of these."""
 
 
 class Pool:
@@ -127,7 +127,7 @@ class PublishedSet:
 
 
 def in_common(rates: Beginnings, sizes: Beginnings) -> NDArray[np.float64]:
-    """Return the different steps that any two of the studies have both; of one alone, all that it has.
+    """Return a matrix: the unique steps that studies i and j share; on the diagonal, those of study i.
 
     A study has every beginning of a learning rate with every one of a batch size.
     """

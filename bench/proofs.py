@@ -43,7 +43,7 @@ def tuned(trainer: type[hippo.Trainer], tuner: hippo.tuners.Tuner) -> hippo.stud
 
 def figures_of(name: str, work: hippo.study.Work) -> dict[str, float]:
     return {
-        f"{name}_steps_asked": work.steps_requested,
+        f"{name}_steps_requested": work.steps_requested,
         f"{name}_steps": work.steps_trained,
         f"{name}_steps_repeated": work.proof_steps,
         f"{name}_worker_seconds": work.worker_seconds + work.proof_seconds,
