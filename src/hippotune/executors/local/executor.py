@@ -49,7 +49,8 @@ class Local(Executor):
     hang_after : float, optional
         A worker that finishes no step, evaluation, load or save for this many seconds while it has work is
         killed and replaced. By default 50 times the usual step, at least 10 minutes, and without a limit
-        until the first step is finished. ``math.inf`` waits for ever.
+        until the first step is finished. ``math.inf`` waits for ever. Give at least 1: workers report four
+        times a second.
     threads : int, optional
         How many threads a worker computes with. By default the number that the plan was begun with: then, the
         machine's cores were shared out evenly. Bits of results depend on it, so that a number which is given
