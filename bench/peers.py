@@ -19,11 +19,10 @@ what):
 Ray Tune's default runs at one merge rate: what it does is the same at all of them. Where nothing is shared,
 these are run five times at 20 ms, and the medians of their wall times count: two processes with a bare loop
 over the trainer's methods, Hippo, Hippo on a plan that was rehearsed before, and Optuna. Hippo's overhead is
-what its workers take from one step to the next over what the bare loops take. The machine's own speed changes
-within a minute by more than that, so the two run in turns of a second, each while the other is stopped
-(`peers_turns.py`). Turns beside each other are compared: by their medians, the usual time of a step, and by
-their means, which hold what is done between two trials of 40 steps (evaluating, a durable checkpoint, the
-next lease).
+what its workers take from one step to the next over what the bare loops take: the mean, and beside it the
+median, and the mean with what is done between two trials of 40 steps (evaluating, a durable checkpoint, the
+next lease). The machine's own speed changes within a minute by more than that, so the two run in turns of
+half a second, each while the other is stopped (`peers_turns.py`).
 
 Each engine runs in a process of its own. Measured are training steps, by a log that the training code writes
 (those that proofs repeat are told apart); wall time; CPU-seconds of everything that the engine started, Ray's
@@ -52,14 +51,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from harness import Bar, Figures, run
 from peers_process import Measured, measured
 from peers_study import BATCH, METRIC, Mnist, Task, prepare_data, seed_all
-from peers_turns import in_turns, more
+from peers_turns import Turn, difference, in_turns
 
 ENGINES = {
     "hippo": "peers_hippo:Hippo",
@@ -82,7 +80,7 @@ STEPS_OF = {20: 40, 200: 10}
 UNSHARED_AT = 20
 TRIALS, HALVING_TRIALS, RUNG, HALVING_SAMPLES = 12, 27, 3, 1024
 REPEATED = 5
-TRIALS_IN_TURNS = 60
+TRIALS_IN_TURNS = 100
 SPENT = ("cpu_seconds", "wall_seconds")
 SAME = ("metrics", "bests", "decisions")
 UNSHARED_BARS = [Bar("overhead_percent", "at most", 2.0), Bar("unshared_hippo_to_optuna", "at most", 1.0)]
@@ -187,26 +185,39 @@ def _unshared(task: Task) -> dict[str, float]:
 
 
 def _overhead(task: Task) -> dict[str, float]:
-    """Return what a step takes in Hippo's workers and in bare loops, in turns of a second."""
+    """Return what a step takes in Hippo's workers and in bare loops, in turns."""
     engines = {engine: UNSHARED[engine] for engine in ("bare", "rehearsed")}
     tasks = {
         engine: replace(task, trials=TRIALS_IN_TURNS, home=task.home / f"{engine}-in-turns")
         for engine in engines
     }
     turns = in_turns(engines, tasks)
-    usual = more(turns["rehearsed"], turns["bare"], statistics.median)
-    mean = more(turns["rehearsed"], turns["bare"], statistics.fmean)
-    return {
-        "unshared_turns": len(turns["bare"]),
-        "unshared_bare_ms_a_step": 1000 * statistics.median(chain.from_iterable(turns["bare"])),
-        "unshared_hippo_ms_a_step": 1000 * statistics.median(chain.from_iterable(turns["rehearsed"])),
-        "overhead_percent": 100 * usual.middle,
-        "overhead_percent_low": 100 * usual.low,
-        "overhead_percent_high": 100 * usual.high,
-        "overhead_with_changes_of_trials_percent": 100 * mean.middle,
-        "overhead_with_changes_of_trials_percent_low": 100 * mean.low,
-        "overhead_with_changes_of_trials_percent_high": 100 * mean.high,
+    bare, hippo = turns["bare"], turns["rehearsed"]
+    found = {
+        "overhead_percent": difference(hippo, bare, _mean_within),
+        "overhead_usual_percent": difference(hippo, bare, _usual),
+        "overhead_with_changes_of_trials_percent": difference(hippo, bare, _mean),
     }
+    return {
+        "unshared_turns": len(bare),
+        "unshared_bare_ms_a_step": 1000 * statistics.median(map(_mean_within, bare)),
+        "unshared_hippo_ms_a_step": 1000 * statistics.median(map(_mean_within, hippo)),
+        **{name: each.percent for name, each in found.items()},
+        **{f"{name}_low": each.low for name, each in found.items()},
+        **{f"{name}_high": each.high for name, each in found.items()},
+    }
+
+
+def _usual(turn: Turn) -> float:
+    return statistics.median(step.seconds for step in turn)
+
+
+def _mean(turn: Turn) -> float:
+    return statistics.fmean(step.seconds for step in turn)
+
+
+def _mean_within(turn: Turn) -> float:
+    return statistics.fmean(step.seconds for step in turn if step.is_within)
 
 
 def _runs(task: Task, engines: Mapping[str, str]) -> dict[str, Measured]:

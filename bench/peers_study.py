@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -60,15 +60,17 @@ class Mnist(hippo.TorchTrainer):  # type: ignore[misc]
             nn.Linear(400, 10),
         )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+        self.steps = 0
 
     def train(self) -> None:
         for images, targets in self.loader.batches(self.settings["samples"] // self.loader.batch_size):
             self.optimizer.zero_grad()
             nn.functional.cross_entropy(self.model(images), targets).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
+        self.steps += 1
         with Path(self.settings["log"]).open("ab", buffering=0) as log:
             # One short write at the end of the file: whole, although others write too.
-            log.write(b"%.6f %d\n" % (time.time(), os.getpid()))
+            log.write(b"%.6f %d %d\n" % (time.time(), os.getpid(), self.steps))
 
     def evaluate(self) -> Mapping[str, float]:
         images, targets = self.validation
@@ -87,6 +89,19 @@ def prepare_data(path: Path) -> None:
     order = np.random.default_rng(SEED).permutation(len(labels))  # they come sorted by label
     images = torch.tensor(pixels[order], dtype=torch.float32).reshape(-1, 1, 28, 28) / 255
     torch.save((images, torch.tensor(labels[order])), path)
+
+
+class StepTime(NamedTuple):
+    """From the end of one step to the end of the next; `is_within` one trial, or from one to the next."""
+
+    began: float
+    ended: float
+    is_within: bool
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
 
 
 @dataclass(frozen=True)
@@ -175,13 +190,17 @@ class Task:
         """Return the time at which the first step was trained."""
         return float(self.log.read_bytes().split(maxsplit=1)[0])
 
-    def step_times(self) -> list[tuple[float, float]]:
-        """Return when each step of a process was over and when its next one was."""
-        times: dict[bytes, list[float]] = defaultdict(list)
+    def step_times(self) -> list[StepTime]:
+        """Return each step of a process that comes after another one."""
+        moments: dict[bytes, list[tuple[float, int]]] = defaultdict(list)
         for line in self.log.read_bytes().splitlines():
-            moment, process = line.split()
-            times[process].append(float(moment))
-        return [pair for each in times.values() for pair in pairwise(each)]
+            moment, process, step = line.split()
+            moments[process].append((float(moment), int(step)))
+        return [
+            StepTime(before, after, step > 1)
+            for each in moments.values()
+            for (before, _), (after, step) in pairwise(each)
+        ]
 
     def unique_steps(self, asked: Mapping[int, int]) -> int:
         """Return how many different steps there are, where each trial is trained as far as it was asked.
