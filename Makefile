@@ -96,10 +96,10 @@ $(BROWSER): tests/page/package-lock.json tests/page/unpack.cjs $(READY)
 
 # One more than the cores of a small machine: tests wait for processes that they start.
 tests: $(READY) $(PAGE) $(BROWSER)
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 3
 
 thorough: $(READY)  ## Run the tests of laws with 1,000 drawn examples each in place of 40 (takes long).
-	$(BIN)/pytest -n 3 --dist worksteal --hypothesis-profile=thorough tests/engine tests/plan tests/sequences tests/spaces \
+	$(BIN)/pytest -n 3 --hypothesis-profile=thorough tests/engine tests/plan tests/sequences tests/spaces \
 		tests/stages tests/scheduling tests/protocol tests/tuners
 
 lowest: $(READY)  ## Run the tests of adapters with the oldest versions that their extras allow.
@@ -120,7 +120,7 @@ pythons: wheel  ## Run the tests that need no PyTorch with the wheel on other Py
 		echo "== $$($$python --version)"; \
 		$$python -m venv --clear $$place; \
 		$$place/bin/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test]"; \
-		$$place/bin/pytest -n 3 --dist worksteal $(WITHOUT_TORCH:%=tests/%) $(WITH_TORCH:%=--ignore=tests/%); \
+		$$place/bin/pytest -n 3 $(WITHOUT_TORCH:%=tests/%) $(WITH_TORCH:%=--ignore=tests/%); \
 	done
 
 PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest exactness proofs branching reopen agreement faults \

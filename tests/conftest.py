@@ -10,7 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
+import order
 from hippotune.executors.local import fork_server
 from s3 import Server, s3_server
 
@@ -44,6 +47,22 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("hippo"), max_examples=1000)
 settings.load_profile("hippo")
+
+
+class _ByGroup(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return order.group(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Run each group of tests in one process, in the order of collection."""
+    config.option.loadscopereorder = False
+    return _ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with what takes longest."""
+    items.sort(key=lambda item: order.rank(item.nodeid))
 
 
 def pytest_collection_finish() -> None:

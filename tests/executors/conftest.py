@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 
 import pytest
 
+import order
 from executors.ray_nodes import Nodes
 
 pytest.register_assert_rewrite("executors.conformance", "executors.rig")
@@ -21,12 +21,7 @@ def cluster() -> Nodes:
 
 
 def _is_on_ray(item: pytest.Item | None) -> bool:
-    return item is not None and re.search(r"executors/test_ray|\[ray", item.nodeid) is not None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have tests on Ray follow each other, so that one cluster serves them all and none runs idle."""
-    items.sort(key=lambda item: not _is_on_ray(item))
+    return item is not None and order.ON_RAY.search(item.nodeid) is not None
 
 
 @pytest.hookimpl(wrapper=True)
