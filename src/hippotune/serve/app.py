@@ -26,6 +26,7 @@ from hippotune.serve.openapi import document
 from hippotune.serve.pages import Pages
 from hippotune.serve.plan_routes import PlanRoutes
 from hippotune.serve.routes import Route
+from hippotune.serve.studies import Studies
 from hippotune.serve.study_routes import StudyRoutes, with_names
 from hippotune.serve.version import MINIMUM, VERSION
 from hippotune.store.catalog import open_store
@@ -51,7 +52,7 @@ class Application:
     def __init__(
         self,
         hub: Hub,
-        studies: StudyRoutes,
+        studies: Studies,
         pages: Pages,
         guard: Guard,
         health: Health,
@@ -74,7 +75,7 @@ class Application:
             *self._own(),
             *FactRoutes(hub, health).table(),
             *ModelRoutes(hub, guard).table(),
-            *studies.table(),
+            *StudyRoutes(studies, hub, guard).table(),
             *pages.table(),
         ]
         self.routed = Starlette(
@@ -175,7 +176,6 @@ def document_of_all() -> dict[str, Any]:
     from hippotune.serve.guard import Limits
     from hippotune.serve.hub import Place
     from hippotune.serve.probing import Probes
-    from hippotune.serve.studies import Studies
     from hippotune.serve.tokens import Tokens
 
     health, tokens = Health(), Tokens()
@@ -184,5 +184,4 @@ def document_of_all() -> dict[str, Any]:
     hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
     studies = Studies(Path(), blobs, hub.identify, tokens, dict, str)
     pages = Pages(hub, studies, ())
-    application = Application(hub, StudyRoutes(studies, hub, guard), pages, guard, health, lambda: None)
-    return document(application.table)
+    return document(Application(hub, studies, pages, guard, health, lambda: None).table)

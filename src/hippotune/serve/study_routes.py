@@ -52,15 +52,6 @@ class StudyRoutes:
         self._hub = hub
         self._guard = guard
 
-    def begin(self) -> None:
-        """Take up what was running."""
-        self._studies.begin()
-
-    @property
-    def code_in_use(self) -> set[str | None]:
-        """The files of running studies, by their digests."""
-        return self._studies.code_in_use
-
     def table(self) -> list[Route]:
         """Return what is served."""
         one = f"{_ALL}/{{name}}"
