@@ -190,9 +190,7 @@ class LightningTrainer(TorchTrainer):
         for hook in ("on_fit_start", "on_train_start"):
             call._call_callback_hooks(trainer, hook)
             call._call_lightning_module_hook(trainer, hook)
-        self.progress = _progress_of(trainer)
-        self.scaling = trainer.precision_plugin.state_dict()
-        self._detach()
+        self._detach(trainer)
 
     def _again(self) -> Any:
         """Return a ``Trainer`` for a state that was loaded."""
@@ -230,7 +228,9 @@ class LightningTrainer(TorchTrainer):
         connector._datahook_selector = _DataHookSelector(self.module, self.datamodule)
         trainer.datamodule = self.datamodule
 
-    def _detach(self) -> None:
+    def _detach(self, trainer: Any) -> None:
+        self.progress = _progress_of(trainer)
+        self.scaling = trainer.precision_plugin.state_dict()
         self.module.trainer = self.datamodule.trainer = None
 
     @contextmanager
@@ -245,9 +245,7 @@ class LightningTrainer(TorchTrainer):
         try:
             yield trainer
         finally:
-            self.progress = _progress_of(trainer)
-            self.scaling = trainer.precision_plugin.state_dict()
-            self._detach()
+            self._detach(trainer)
 
     def _usual_loader(self) -> Any:
         loader = self.datamodule.train_dataloader()

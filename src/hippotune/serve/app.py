@@ -26,6 +26,7 @@ from hippotune.serve.openapi import document
 from hippotune.serve.pages import Pages
 from hippotune.serve.plan_routes import PlanRoutes
 from hippotune.serve.routes import Route
+from hippotune.serve.studies import Studies
 from hippotune.serve.study_routes import StudyRoutes, with_names
 from hippotune.serve.version import MINIMUM, VERSION
 from hippotune.store.catalog import open_store
@@ -51,7 +52,7 @@ class Application:
     def __init__(
         self,
         hub: Hub,
-        studies: StudyRoutes,
+        studies: Studies,
         pages: Pages,
         guard: Guard,
         health: Health,
@@ -74,7 +75,7 @@ class Application:
             *self._own(),
             *FactRoutes(hub, health).table(),
             *ModelRoutes(hub, guard).table(),
-            *studies.table(),
+            *StudyRoutes(studies, hub, guard).table(),
             *pages.table(),
         ]
         self.routed = Starlette(
@@ -95,20 +96,12 @@ class Application:
 
     def _own(self) -> list[Route]:
         return [
-            Route("GET", "/version", "none", self.version, "Say which versions fit", answer=Versions),
-            Route(
-                "GET",
-                "/healthz",
-                "none",
-                self.healthz,
-                "Say whether the server is well: 503 where its event loop lags or its store does not answer",
-                content="text",
-                statuses=(503,),
-            ),
-            Route("GET", "/metrics", "read", self.metrics, "Numbers for Prometheus", content="text"),
-            Route("GET", "/openapi.json", "none", self.openapi, "This document", answer=dict[str, Any]),
-            Route("POST", "/release", "admin", self.release, "Let held plans train", content="none"),
-            Route("POST", "/stop", "admin", self.stop, "Save what runs, and end the server", content="none"),
+            Route("GET", "/version", "none", self.version, answer=Versions),
+            Route("GET", "/healthz", "none", self.healthz, content="text", statuses=(503,)),
+            Route("GET", "/metrics", "read", self.metrics, content="text"),
+            Route("GET", "/openapi.json", "none", self.openapi, answer=dict[str, Any]),
+            Route("POST", "/release", "admin", self.release, content="none"),
+            Route("POST", "/stop", "admin", self.stop, content="none"),
         ]
 
     async def version(self, request: Request) -> Response:
@@ -116,7 +109,7 @@ class Application:
         return reply(Versions(VERSION, MINIMUM, hippotune.__version__))
 
     async def healthz(self, request: Request) -> Response:
-        """Look whether all is well."""
+        """Say whether the server is well: 503 where its event loop lags or its store does not answer."""
         if self._health.is_lagging:
             raise Refused(503, f"the event loop lags by {self._health.lag:.1f} s")
         try:
@@ -130,12 +123,12 @@ class Application:
             catalog.plans()
 
     async def metrics(self, request: Request) -> Response:
-        """Return all numbers."""
+        """Numbers for Prometheus."""
         numbers = await asyncio.to_thread(self._health.numbers)
         return Response(numbers, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, request: Request) -> Response:
-        """Return what is served, as a document."""
+        """Return this document."""
         return reply(document(self.table))
 
     async def release(self, request: Request) -> Response:
@@ -144,7 +137,7 @@ class Application:
         return Response(status_code=204)
 
     async def stop(self, request: Request) -> Response:
-        """End the server."""
+        """Save what runs, and end the server."""
         self._stop()
         return Response(status_code=204)
 
@@ -183,7 +176,6 @@ def document_of_all() -> dict[str, Any]:
     from hippotune.serve.guard import Limits
     from hippotune.serve.hub import Place
     from hippotune.serve.probing import Probes
-    from hippotune.serve.studies import Studies
     from hippotune.serve.tokens import Tokens
 
     health, tokens = Health(), Tokens()
@@ -192,5 +184,4 @@ def document_of_all() -> dict[str, Any]:
     hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
     studies = Studies(Path(), blobs, hub.identify, tokens, dict, str)
     pages = Pages(hub, studies, ())
-    application = Application(hub, StudyRoutes(studies, hub, guard), pages, guard, health, lambda: None)
-    return document(application.table)
+    return document(Application(hub, studies, pages, guard, health, lambda: None).table)

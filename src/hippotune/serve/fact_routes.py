@@ -53,21 +53,12 @@ class FactRoutes:
     def table(self) -> list[Route]:
         """Return what is served."""
         return [
-            Route(
-                "GET",
-                "/catalog",
-                "read",
-                self.catalog,
-                "List all studies of the store, whether they are tuned here or not",
-                answer=list[CatalogLine],
-            ),
+            Route("GET", "/catalog", "read", self.catalog, answer=list[CatalogLine]),
             Route(
                 "GET",
                 "/plans/{key}/facts",
                 "read",
                 self.facts,
-                "List facts after a number; with Accept: text/event-stream, or follow=1, they are followed. "
-                "The cursor is Last-Event-ID, as incarnation:number, or after",
                 answer=FactPageJson,
                 follows=True,
                 query=(
@@ -82,7 +73,6 @@ class FactRoutes:
                 "/plans/{key}/printed",
                 "read",
                 self.printed,
-                "Return the lines that training printed along nodes, as far as logs are on this machine",
                 body=Reaches,
                 answer=list[str],
                 statuses=(404,),
@@ -90,7 +80,7 @@ class FactRoutes:
         ]
 
     async def catalog(self, request: Request) -> Response:
-        """List what the store has."""
+        """List all studies of the store, whether they are tuned here or not."""
         async with self._reading:
             return reply(await asyncio.to_thread(self._catalog))
 
@@ -113,7 +103,10 @@ class FactRoutes:
             ]
 
     async def facts(self, request: Request) -> Response:
-        """List or follow."""
+        """List facts after a number; with Accept: text/event-stream, or follow=1, they are followed.
+
+        The cursor is Last-Event-ID, as incarnation:number, or after.
+        """
         key = request.path_params["key"]
         after, limit = _whole(request, "after", 0), min(_whole(request, "limit", _PAGE), _MOST)
         cursor = request.headers.get("last-event-id", "")
@@ -136,7 +129,7 @@ class FactRoutes:
         return reply(FactPage(incarnation, last, lines))
 
     async def printed(self, request: Request) -> Response:
-        """Return what training printed."""
+        """Return the lines that training printed along nodes, as far as logs are on this machine."""
         given = await read_body(request, Reaches, _MOST_BYTES)
         async with self._reading:
             return reply(await asyncio.to_thread(self._printed, request.path_params["key"], given.reaches))

@@ -40,7 +40,6 @@ class ModelRoutes:
                 "/plans/{key}/located",
                 "read",
                 self.located,
-                "Say where on the server's machine a checkpoint is",
                 body=WhichModel,
                 answer=Located,
                 statuses=(404,),
@@ -50,7 +49,6 @@ class ModelRoutes:
                 "/plans/{key}/checkpoint",
                 "submit",
                 self.checkpoint,
-                "Return a whole trainer as it was saved, its digest checked: on loopback or by TLS alone",
                 body=WhichModel,
                 content="bytes",
                 statuses=(404,),
@@ -60,7 +58,6 @@ class ModelRoutes:
                 "/plans/{key}/export",
                 "submit",
                 self.export,
-                "Return a model as data: a file for torch.load(weights_only=True), or safetensors",
                 body=WhichModel,
                 content="bytes",
                 statuses=(404,),
@@ -68,13 +65,13 @@ class ModelRoutes:
         ]
 
     async def located(self, request: Request) -> Response:
-        """Say where a checkpoint is."""
+        """Say where on the server's machine a checkpoint is."""
         plan, which = await self._which(request)
         found, _ = await self._found(plan, which)
         return reply(Located(str(plan.runtime.files.local_path(found))))
 
     async def checkpoint(self, request: Request) -> Response:
-        """Send a checkpoint."""
+        """Return a whole trainer as it was saved, its digest checked: on loopback or by TLS alone."""
         is_near = request.client is not None and request.client.host in ("127.0.0.1", "::1")
         if not is_near and request.url.scheme != "https":
             raise Refused(403, "a whole trainer travels on loopback or by TLS alone: export the model")
@@ -84,7 +81,7 @@ class ModelRoutes:
         return sent_file(path)
 
     async def export(self, request: Request) -> Response:
-        """Have a process with the trainer's code write the model, and send it."""
+        """Return a model as data: a file for torch.load(weights_only=True), or safetensors."""
         plan, which = await self._which(request)
         found, metrics = await self._found(plan, which)
         await asyncio.to_thread(plan.runtime.files.verify, found)

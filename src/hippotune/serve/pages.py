@@ -48,11 +48,10 @@ class Pages:
 
     def table(self) -> list[Route]:
         """Return what is served besides pages."""
-        text = "Make an address that lets one browser in, with the role of the one who asks"
-        return [Route("POST", "/logins", "read", self.login, text, answer=Login)]
+        return [Route("POST", "/logins", "read", self.login, answer=Login)]
 
     async def login(self, request: Request) -> Response:
-        """Let a browser in."""
+        """Make an address that lets one browser in, with the role of the one who asks."""
         user = request.state.user
         return reply(Login(self.address(Visitor(user.name, user.role))))
 

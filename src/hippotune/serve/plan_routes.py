@@ -44,37 +44,20 @@ class PlanRoutes:
                 f"{session}/messages",
                 "submit",
                 self.take,
-                "Send a tuner's messages; those that were taken before are passed over",
                 body=Messages,
                 answer=Accepted,
                 statuses=(404, 409, 507),
             ),
+            Route("PUT", "/code/{digest}", "submit", self.put_code, body=bytes, content="none"),
+            Route("GET", "/plans", "read", self.plans, answer=list[PlanLine]),
             Route(
-                "PUT",
-                "/code/{digest}",
-                "submit",
-                self.put_code,
-                "Keep a bundle or a pickled file, by its SHA-256",
-                body=bytes,
-                content="none",
-            ),
-            Route("GET", "/plans", "read", self.plans, "List the plans that are open", answer=list[PlanLine]),
-            Route(
-                "POST",
-                "/plans",
-                "submit",
-                self.open,
-                "Open the plan of a study",
-                body=Definition,
-                answer=PlanOpened,
-                statuses=(503, 507),
+                "POST", "/plans", "submit", self.open, body=Definition, answer=PlanOpened, statuses=(503, 507)
             ),
             Route(
                 "PUT",
                 session,
                 "submit",
                 self.begin,
-                "Begin a tuner's session under an id that the client chooses; again, the same one goes on",
                 body=SessionStart,
                 answer=SessionOpened,
                 statuses=(404, 507),
@@ -84,26 +67,16 @@ class PlanRoutes:
                 f"{session}/items",
                 "submit",
                 self.items,
-                "Follow what a session is answered; Last-Event-ID says after which number",
                 content="events",
                 query=(PULSES,),
                 statuses=(404, 410),
             ),
-            Route(
-                "DELETE",
-                session,
-                "submit",
-                self.end,
-                "End a session: what it left open is withdrawn",
-                content="none",
-                statuses=(404,),
-            ),
+            Route("DELETE", session, "submit", self.end, content="none", statuses=(404,)),
             Route(
                 "POST",
                 "/plans/{key}/unshared",
                 "read",
                 self.unshared,
-                "Say how many steps a config would have to be trained",
                 body=Reach,
                 answer=Steps,
                 statuses=(404,),
@@ -111,23 +84,23 @@ class PlanRoutes:
         ]
 
     async def put_code(self, request: Request) -> Response:
-        """Keep a file."""
+        """Keep a bundle or a pickled file, by its SHA-256."""
         self._hub.blobs.check_allowed("what is sent")
         content = await read_bytes(request, self._guard.limits.code_bytes)
         await asyncio.to_thread(self._hub.blobs.put, request.path_params["digest"], content)
         return Response(status_code=204)
 
     async def plans(self, request: Request) -> Response:
-        """List open plans."""
+        """List the plans that are open."""
         return reply([await _line(plan) for plan in self._hub.plans])
 
     async def open(self, request: Request) -> Response:
-        """Open a plan."""
+        """Open the plan of a study."""
         definition = await self._body(request, Definition)
         return reply(await asyncio.to_thread(self._hub.open, definition, request.state.user.name))
 
     async def begin(self, request: Request) -> Response:
-        """Begin a session."""
+        """Begin a tuner's session under an id that the client chooses; again, the same one goes on."""
         start = await self._body(request, SessionStart)
         key, id, user = request.path_params["key"], request.path_params["id"], request.state.user.name
         most = self._guard.limits.sessions
@@ -140,7 +113,7 @@ class PlanRoutes:
         return reply(opened)
 
     async def take(self, request: Request) -> Response:
-        """Take messages."""
+        """Send a tuner's messages; those that were taken before are passed over."""
         _, session = self._session(request)
         batch = await self._body(request, Messages)
         if batch.first > session.expected:
@@ -151,7 +124,7 @@ class PlanRoutes:
         return reply(Accepted(session.expected))
 
     async def items(self, request: Request) -> Response:
-        """Follow a session."""
+        """Follow what a session is answered; Last-Event-ID says after which number."""
         plan, session = self._session(request)
         said = request.headers.get("last-event-id", "0")
         after = int(said) if said.isdecimal() else 0
@@ -160,13 +133,13 @@ class PlanRoutes:
         return streamed(_followed(plan, session, after, pause_of(request, 1.0)))
 
     async def end(self, request: Request) -> Response:
-        """End a session."""
+        """End a session: what it left open is withdrawn."""
         plan, session = self._session(request)
         await plan.end_session(session)
         return Response(status_code=204)
 
     async def unshared(self, request: Request) -> Response:
-        """Look a config up in a plan."""
+        """Say how many steps a config would have to be trained."""
         plan = self._hub.plan(request.path_params["key"])
         given = await self._body(request, Reach)
         config = Config.from_json(given.config)

@@ -35,7 +35,6 @@ from hippotune.serve.hub import Hub, Place
 from hippotune.serve.pages import Pages
 from hippotune.serve.probing import Probes
 from hippotune.serve.studies import Studies
-from hippotune.serve.study_routes import StudyRoutes
 from hippotune.serve.tokens import Tokens
 from hippotune.store.database import Database
 from hippotune.store.homes import parse_home
@@ -115,8 +114,7 @@ class Server:
             options.certificate,
         )
         self._pages = Pages(self._hub, self._studies, (*LOOPBACK, *hosts))
-        routes = StudyRoutes(self._studies, self._hub, guard)
-        self.app = app = Application(self._hub, routes, self._pages, guard, health, self.stop)
+        self.app = app = Application(self._hub, self._studies, self._pages, guard, health, self.stop)
         self._config = uvicorn.Config(
             app.asgi,
             log_config=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -79,7 +79,7 @@ def report_of(api: Api, record: StudyRecord, models: RemoteModels | None) -> Rep
         tuned.metric,
         tuned.mode,
         trials,
-        _work(end.work),
+        msgspec.convert(end.work, Work, strict=False),  # whole numbers are written as floats
         _best(end, trials, models),
         read_trace(api, end.key, asked, end.first_fact),
         partial(read_logged, api, end.key),
@@ -88,12 +88,6 @@ def report_of(api: Api, record: StudyRecord, models: RemoteModels | None) -> Rep
         tuple(msgspec.convert(proof, ProofRecorded) for proof in end.proofs),
         frozenset(end.deferred),
     )
-
-
-def _work(given: dict[str, float]) -> Work:
-    whole = ("steps_requested", "steps_unique", "steps_trained", "steps_found", "workers", "proof_steps")
-    values: dict[str, Any] = {name: int(value) if name in whole else value for name, value in given.items()}
-    return Work(**values)
 
 
 def _best(end: Ended, trials: list[TrialReport], models: RemoteModels | None) -> Best | None:

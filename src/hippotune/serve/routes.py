@@ -26,14 +26,13 @@ class Route:
 
     `body` is what a request brings as JSON, `bytes` for a plain file; `answer` is what is answered as JSON.
     One that `follows` answers with events too, where it is asked to. `statuses` are those of refusals,
-    besides what holds for every route.
+    besides what holds for every route. The docstring of the handler is what the document says of it.
     """
 
     method: Literal["GET", "PUT", "POST", "DELETE"]
     path: str
     role: Role
     handler: Handler
-    text: str
     body: Any = None
     answer: Any = None
     content: Content = "json"
@@ -45,3 +44,8 @@ class Route:
     def name(self) -> str:
         """What it is called in numbers and in the document."""
         return f"{self.method} {self.path}"
+
+    @property
+    def text(self) -> str:
+        """What it does, in words."""
+        return " ".join((self.handler.__doc__ or "").split()).removesuffix(".")

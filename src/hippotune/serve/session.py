@@ -137,7 +137,8 @@ class Session:
             case wire.Begin():
                 self._at_work += 1
                 if self._at_work == 1:
-                    self._begin()
+                    loop.tuner_begins(self)
+                    self.facts_committed()
             case wire.End():
                 self._at_work = max(self._at_work - 1, 0)
                 if not self._at_work:
@@ -209,10 +210,6 @@ class Session:
         if began is not None and ended is None:
             fact = StudyEnded(self.study, began.tuning, self._loop.readings.now(), outcome, text)
             self._loop.handle(events.ActionTaken(fact))
-
-    def _begin(self) -> None:
-        self._loop.tuner_begins(self)
-        self.facts_committed()
 
     def _when(self, wait: Callable[[], Coroutine[Any, Any, None]], say: Callable[[], wire.Item]) -> None:
         """Say something when a coroutine has ended."""

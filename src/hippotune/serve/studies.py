@@ -55,6 +55,12 @@ class Live:
         """Whether it is being tuned."""
         return self.record.state == "running"
 
+    def end_process(self) -> None:
+        """Have the process of its tuner end, where there is one."""
+        if (process := self.process) is not None:
+            with suppress(OSError):
+                process.send_signal(signal.SIGTERM)
+
 
 class Studies:
     """See the module. `url` is where tuner processes reach this server, which has this `certificate`.
@@ -187,19 +193,13 @@ class Studies:
         """End a study where it is; what it has trained stays, and submitted again it goes on."""
         live = self.get(name)
         self.end(name, Ended(Failure("HippoError", f"study {name!r} was stopped by hippo stop")), "stopped")
-        process = live.process
-        if process is not None:
-            with suppress(OSError):
-                process.send_signal(signal.SIGTERM)
+        live.end_process()
 
     def close(self) -> None:
         """End all tuner processes; their studies go on with the next server."""
         self._is_closing = True
         for live in list(self._studies.values()):
-            process = live.process
-            if process is not None:
-                with suppress(OSError):
-                    process.send_signal(signal.SIGTERM)
+            live.end_process()
             live.outbox.close()
 
     # Tuner processes.

@@ -52,46 +52,19 @@ class StudyRoutes:
         self._hub = hub
         self._guard = guard
 
-    def begin(self) -> None:
-        """Take up what was running."""
-        self._studies.begin()
-
-    @property
-    def code_in_use(self) -> set[str | None]:
-        """The files of running studies, by their digests."""
-        return self._studies.code_in_use
-
     def table(self) -> list[Route]:
         """Return what is served."""
         one = f"{_ALL}/{{name}}"
         return [
-            Route("GET", _ALL, "read", self.list, "List studies", answer=list[StudyLine]),
-            Route(
-                "PUT",
-                one,
-                "submit",
-                self.submit,
-                "Tune a study; the same again is the same study",
-                body=Submission,
-                answer=StudyLine,
-                statuses=(409, 507),
-            ),
-            Route("GET", one, "read", self.get, "Return a study", answer=StudyRecord, statuses=(404,)),
-            Route(
-                "DELETE",
-                one,
-                "submit",
-                self.stop,
-                "End a study where it is; what was trained stays",
-                content="none",
-                statuses=(404,),
-            ),
+            Route("GET", _ALL, "read", self.list, answer=list[StudyLine]),
+            Route("PUT", one, "submit", self.submit, body=Submission, answer=StudyLine, statuses=(409, 507)),
+            Route("GET", one, "read", self.get, answer=StudyRecord, statuses=(404,)),
+            Route("DELETE", one, "submit", self.stop, content="none", statuses=(404,)),
             Route(
                 "POST",
                 f"{one}/retry",
                 "submit",
                 self.retry,
-                "Have trials that failed or are suspended tried again when their study is next run",
                 body=Retry,
                 answer=Retried,
                 statuses=(404, 503, 507),
@@ -101,7 +74,6 @@ class StudyRoutes:
                 f"{one}/events",
                 "read",
                 self.events,
-                "Follow a study: notes, snapshots as pulses, and its end",
                 content="events",
                 query=(PULSES,),
                 statuses=(404,),
@@ -111,21 +83,11 @@ class StudyRoutes:
                 f"{one}/progress",
                 "submit",
                 self.progress,
-                "A tuner's process says how it goes",
                 body=GoingJson,
                 content="none",
                 statuses=(404,),
             ),
-            Route(
-                "POST",
-                f"{one}/end",
-                "submit",
-                self.end,
-                "A tuner's process has ended: this is recorded before it is answered",
-                body=Ended,
-                content="none",
-                statuses=(404, 507),
-            ),
+            Route("POST", f"{one}/end", "submit", self.end, body=Ended, content="none", statuses=(404, 507)),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -133,7 +95,7 @@ class StudyRoutes:
         return reply([line_of(record) for record in self._studies.list()])
 
     async def submit(self, request: Request) -> Response:
-        """Tune a study."""
+        """Tune a study; the same again is the same study."""
         limits = self._guard.limits
         submission = await read_body(request, Submission, limits.body_bytes)
         name, user = _name(request), request.state.user.name
@@ -145,14 +107,14 @@ class StudyRoutes:
         return reply(self._studies.get(_name(request)).record)
 
     async def stop(self, request: Request) -> Response:
-        """End a study."""
+        """End a study where it is; what was trained stays."""
         live = self._own(request)
         await asyncio.to_thread(self._studies.stop, live.record.name)
         await self._hub.stop_study(live.record.name, live.record.user, request.state.user.name)
         return Response(status_code=204)
 
     async def retry(self, request: Request) -> Response:
-        """Have trials tried again."""
+        """Have trials that failed or are suspended tried again when their study is next run."""
         given = await read_body(request, Retry, self._guard.limits.body_bytes)
         with suppress(NotHere):  # one whose tuner is elsewhere: any who may submit may ask for more of it
             self._own(request)
@@ -161,7 +123,7 @@ class StudyRoutes:
         )
 
     async def events(self, request: Request) -> Response:
-        """Follow a study."""
+        """Follow a study: notes, snapshots as pulses, and its end."""
         live = self._studies.get(_name(request))
         said = request.headers.get("last-event-id", "0")
         after = int(said) if said.isdecimal() and live.outbox.knows(int(said)) else 0
@@ -179,7 +141,7 @@ class StudyRoutes:
         return streamed(events())
 
     async def progress(self, request: Request) -> Response:
-        """Take in how a study goes."""
+        """A tuner's process says how it goes."""
         live = self._own(request)
         going = await read_body(request, Going, self._guard.limits.body_bytes)
         if bytes(going.snapshot):
@@ -191,7 +153,7 @@ class StudyRoutes:
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:
-        """Take in how a study ended."""
+        """A tuner's process has ended: this is recorded before it is answered."""
         live = self._own(request)
         end = await read_body(request, Ended, _END_BYTES)
         await asyncio.to_thread(self._studies.end, live.record.name, end)

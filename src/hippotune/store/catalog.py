@@ -105,13 +105,8 @@ class Catalog:
     """An open store. Stores of single plans that came from it end with it."""
 
     def __init__(self, database: Database, home: Path) -> None:
-        self._database = database
+        self.database = database
         self._home = home
-
-    @property
-    def database(self) -> Database:
-        """The database that it is in."""
-        return self._database
 
     def checkpoints(self, key: PlanKey) -> CheckpointStorage:
         """Return the checkpoints of a plan."""
@@ -124,22 +119,22 @@ class Catalog:
 
     def plan(self, key: PlanKey) -> SqlStore:
         """Open a plan for writing, making it where it is new. Raises `StoreError` where it is in use."""
-        with self._database.changing() as connection:
+        with self.database.changing() as connection:
             plan = _find_or_add(connection, key)
         name = f"the plan {key.digest} of {key.trainer}"
-        connection = self._database.connect()
+        connection = self.database.connect()
         try:
-            with self._database.errors():
+            with self.database.errors():
                 lock: PlanLock = (
                     FileLock(self._home / "locks" / f"{key.digest}.lock", name)
-                    if self._database.is_sqlite
+                    if self.database.is_sqlite
                     else SessionLock(connection, plan, name)
                 )
         except BaseException:
             connection.invalidate()  # a session that goes back to the pool would keep its locks
             connection.close()
             raise
-        return SqlStore(self._database, plan, key, partial(self._open_secret, plan), connection, lock)
+        return SqlStore(self.database, plan, key, partial(self._open_secret, plan), connection, lock)
 
     def _open_secret(self, plan: int) -> Secret:
         """Open the key that a plan's checkpoints are checked by, for saving more of them.
@@ -149,7 +144,7 @@ class Catalog:
         keyed_by = self.check_key(plan)
         secret = Secret.of(self._home)
         if keyed_by != secret.fingerprint:
-            with self._database.changing() as connection:
+            with self.database.changing() as connection:
                 this = PLANS.c.id == plan
                 connection.execute(sa.update(PLANS).where(this).values(keyed_by=secret.fingerprint))
         return secret
@@ -157,7 +152,7 @@ class Catalog:
     def check_key(self, plan: int) -> str | None:
         """Return what the key of a plan's checkpoints is known by. `StoreError` where it cannot be used."""
         kept = sa.select(sa.func.count(CHECKPOINTS.c.keyed_check)).where(CHECKPOINTS.c.plan == plan)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             query = sa.select(PLANS.c.digest, PLANS.c.keyed_by).where(PLANS.c.id == plan)
             digest, keyed_by = connection.execute(query).one()
             count: int = connection.execute(kept).scalar_one()
@@ -168,44 +163,44 @@ class Catalog:
 
     def view(self, key: PlanKey) -> SqlStore:
         """Open a plan for reading; others may write to it meanwhile."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == key.digest)).scalar()
         if plan is None:
             known = ", ".join(f"{info.key.digest} of {info.key.trainer}" for info in self.plans()) or "none"
             raise StoreError(
-                f"{self._database.name} has no plan {key.digest} of {key.trainer}; its plans are {known}"
+                f"{self.database.name} has no plan {key.digest} of {key.trainer}; its plans are {known}"
             )
-        return SqlStore(self._database, plan, key, partial(Secret.found, self._home))
+        return SqlStore(self.database, plan, key, partial(Secret.found, self._home))
 
     def plans(self) -> list[PlanInfo]:
         """Return all plans, in the order in which they were made."""
         query = sa.select(*_KEY_COLUMNS, PLANS.c.made, PLANS.c.digest).order_by(PLANS.c.id)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return [PlanInfo(_key(row), row.made, row.digest) for row in connection.execute(query)]
 
     def studies(self) -> list[StudyInfo]:
         """Return all studies with their plans, the last used first; a study may have had several."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return _studies(connection)
 
     def totals(self) -> dict[PlanKey, PlanTotals]:
         """Return how much each plan holds."""
         query = sa.select(PLANS.c.id, *_KEY_COLUMNS)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             totals = read_totals(connection)
             return {_key(row): totals.get(row.id, PlanTotals()) for row in connection.execute(query)}
 
     def origin(self, key: PlanKey) -> Origin | None:
         """Return what a plan was begun with; None where there is no such plan, or where it is not known."""
         query = sa.select(*_BEGINNING).where(PLANS.c.digest == key.digest)
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             row = connection.execute(query).first()
         try:
             if row is not None and is_changed(tuple(row)):
                 raise ValueError("its check value is another one")
             return None if row is None or row.origin is None else Origin.from_json(row.origin)
         except (ValueError, TypeError, KeyError) as error:
-            what = f"{self._database.name}: what the plan {key.digest} was begun with is not what was written"
+            what = f"{self.database.name}: what the plan {key.digest} was begun with is not what was written"
             raise StoreError(f"{what}: put a backup back") from error
 
     def bind(self, study: str, key: PlanKey, origin: Origin | None = None) -> PlanKey | None:
@@ -216,7 +211,7 @@ class Catalog:
         if not study or storable(study) != study:
             raise InvalidInput(f"study name is {study!r}; expected text without NUL and surrogate characters")
         mine = STUDIES.c.name == study
-        with self._database.changing() as connection:
+        with self.database.changing() as connection:
             _check_studies(connection, mine)
             plan = _find_or_add(connection, key)
             if origin is not None:
@@ -244,7 +239,7 @@ class Catalog:
 
     def aim(self, study: str, key: PlanKey, metric: str, mode: str) -> None:
         """Note what a study that uses a plan is tuned for."""
-        with self._database.changing() as connection:
+        with self.database.changing() as connection:
             mine = (STUDIES.c.name == study, STUDIES.c.plan == _find_or_add(connection, key))
             connection.execute(sa.update(STUDIES).where(*mine).values(metric=storable(metric), mode=mode))
             seal_studies(connection, *mine)
@@ -259,7 +254,7 @@ class Catalog:
 
         Raises `PlanInUse` where it is in use after all.
         """
-        with closing(self.plan(key)), self._database.changing() as connection:
+        with closing(self.plan(key)), self.database.changing() as connection:
             users = [info.name for info in latest(_studies(connection)) if info.key == key]
             if users:
                 raise PlanInUse(f"the plan {key.digest} of {key.trainer} is used by study {users[0]!r}")
@@ -274,14 +269,14 @@ class Catalog:
 
         Inside the block no plan begins, so that nothing is saved there meanwhile.
         """
-        with self._database.changing() as connection:
+        with self.database.changing() as connection:
             plan = connection.execute(sa.select(PLANS.c.id).where(PLANS.c.digest == digest)).scalar()
             mark = None if plan is not None else Mark.of(files)
             yield mark is not None and is_own(connection, mark)
 
     def close(self) -> None:
         """Close the store. May be called twice."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self

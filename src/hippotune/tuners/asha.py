@@ -81,7 +81,4 @@ class ASHA(RungTuner):
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
             return OptunaProposer(self.space, self.sampler, self.max_steps)
-        configs = self.configs()
-        trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, self.rung_steps)
-        return Listed(configs)
+        return Listed(self.foreseen(trials, self.rung_steps))

@@ -56,8 +56,6 @@ class EarlyStop(SpaceTuner):
 
     async def run(self, trials: Trials) -> None:
         """Run one bracket."""
-        configs = self.configs()
-        trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, self.milestones)
+        configs = self.foreseen(trials, self.milestones)
         bracket = Bracket(self.milestones, [len(configs), *self.keep], self.rungs, self.seed)
         await run_brackets(trials, [bracket], Listed(configs), self.score, at_once=True, rungs=self.rungs)

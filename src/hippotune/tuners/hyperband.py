@@ -105,10 +105,7 @@ class Hyperband(RungTuner):
     def _proposer(self, trials: Trials) -> Proposer:
         if self.sampler is not None:
             return RungProposer(self.space, self.sampler, self.brackets()[0][0][1], self.rungs)
-        configs = self.configs()
-        trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, sorted({steps for each in self.brackets() for _, steps in each}))
-        return Listed(configs)
+        return Listed(self.foreseen(trials, sorted({steps for each in self.brackets() for _, steps in each})))
 
     def _check_trials(self) -> None:
         """The brackets say how many trials there are."""

@@ -77,10 +77,7 @@ class HyperSched(RungTuner):
 
     async def run(self, trials: Trials) -> None:
         """Start, pause and go on until the time is up or nothing is left."""
-        configs = self.configs()
-        trials.foresee(configs, self.max_steps)
-        self.tell_of_states(trials, configs, self.rung_steps)
-        race = _Race(self, trials, iter(configs))
+        race = _Race(self, trials, iter(self.foreseen(trials, self.rung_steps)))
         while race.fill():
             race.take_in(await trials.next())
 

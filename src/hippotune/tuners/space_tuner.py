@@ -72,17 +72,18 @@ class SpaceTuner(Tuner):
         """Return the result's score, of which more is better."""
         return result.score(self.metric, self.mode)
 
-    def tell_of_states(self, trials: Trials, configs: Sequence[Config], rungs: Sequence[int]) -> None:
-        """Say which configs have not parted yet where they are compared, if there are such."""
-        if self.rungs == "trials":
-            return
-        found = together(configs, rungs[:-1], self.max_steps)
+    def foreseen(self, trials: Trials, rungs: Sequence[int]) -> list[Config]:
+        """Return the configs, after telling that they will come, and which of them are compared as one."""
+        configs = self.configs()
+        trials.foresee(configs, self.max_steps)
+        found = None if self.rungs == "trials" else together(configs, rungs[:-1], self.max_steps)
         if found is not None:
             until = "to the end" if found.until is None else f"until step {found.until}"
             trials.tell(
                 f"{found.trials} trials are one state {until}: they are judged together at the rungs before "
                 "that, and go on together"
             )
+        return configs
 
     def _check_trials(self) -> None:
         if self.trials is None and not self.space.finite:

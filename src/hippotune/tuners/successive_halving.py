@@ -23,10 +23,8 @@ class SuccessiveHalving(RungTuner):
 
     async def run(self, trials: Trials) -> None:
         """Run one bracket."""
-        configs = self.configs()
-        trials.foresee(configs, self.max_steps)
         steps = self.rung_steps
-        self.tell_of_states(trials, configs, steps)
+        configs = self.foreseen(trials, steps)
         sizes = [max(len(configs) // self.reduction**rung, 1) for rung in range(len(steps))]
         bracket = Bracket(steps, sizes, self.rungs, self.seed)
         await run_brackets(trials, [bracket], Listed(configs), self.score, at_once=True, rungs=self.rungs)

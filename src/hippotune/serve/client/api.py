@@ -23,6 +23,7 @@ from hippotune.serve.messages import Failure
 from hippotune.serve.version import HEADER, VERSION
 
 WAITED_STATUSES = (429, 502, 503, 504, 507)
+_PATIENCE_SECONDS = 600.0
 _TIMEOUT = httpx.Timeout(30.0, read=300.0)
 _STREAM_TIMEOUT = httpx.Timeout(30.0, read=60.0)
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -50,16 +51,9 @@ class Api:
     A server with this very `certificate`, as PEM, is believed under any name.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        patience: float = 600.0,
-        certificate: str | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: str | None = None, certificate: str | None = None) -> None:
         self.url = checked_url(url)
         self.outage = Outage(self.url)
-        self._patience = patience
         token = token or os.environ.get("HIPPO_TOKEN")
         self._headers = {HEADER: str(VERSION), **({"authorization": f"Bearer {token}"} if token else {})}
         self._verify = _trusted(self.url) if certificate is None else _pinned(certificate)
@@ -75,7 +69,7 @@ class Api:
 
     def new_pause(self) -> Pause:
         """Return what says how long to wait for this server, and tells a person so."""
-        return Pause(self._patience, self.outage)
+        return Pause(_PATIENCE_SECONDS, self.outage)
 
     def reach(self) -> None:
         """Raise `ServerLost` where nothing answers at the address; what it answers does not matter."""

@@ -252,9 +252,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if storage.device.type != "cpu" or storage.resizable() or not storage.nbytes():
             return None
         begin, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-        for start, owner in self._owners.items():
-            if start <= begin and end <= start + owner.nbytes:
-                return owner
+        if (owner := self._owner_around(begin, end)) is not None:
+            return owner
         self._foreign.append((begin, end))
         for start, array in self._arrays.items():
             if start < end and begin < start + array.nbytes:
@@ -265,11 +264,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Return a prepared array that an array is a view of a part of."""
         if array.base is None or not self._owners or array.dtype.hasobject:
             return None
-        begin, end = arrays.extent(array)
-        for start, owner in self._owners.items():
-            if start <= begin and end <= start + owner.nbytes:
-                return owner
-        return None
+        return self._owner_around(*arrays.extent(array))
+
+    def _owner_around(self, begin: int, end: int) -> arrays.Array | None:
+        owners = self._owners.items()
+        return next((owner for at, owner in owners if at <= begin and end <= at + owner.nbytes), None)
 
     def _reduce_array(self, array: arrays.Array) -> Any:
         if (owner := self._known_owner_of(array)) is not None:
