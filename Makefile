@@ -128,7 +128,7 @@ PROGRAMS := serve scale overhead startup sinks bound checkpoint storage guest ex
 
 bench: $(READY)  ## Run every benchmark, check its bars, and put the figures into the docs (takes hours; wants an idle machine).
 	@failed=; measure() { \
-		name=$$1; program=$$2; shift 2; echo "== bench/$$program.py $$*"; \
+		name=$$1; program=$$2; shift 2; echo "== bench/$$program.py $$*"; rm -f bench/results/$$name.json; \
 		$(BIN)/python bench/$$program.py "$$@" --check --json bench/results/$$name.json || failed="$$failed $$name"; \
 	}; \
 	for program in $(PROGRAMS); do measure $$program $$program; done; \
@@ -141,7 +141,7 @@ bench: $(READY)  ## Run every benchmark, check its bars, and put the figures int
 	measure peers-20ms peers --milliseconds 20; \
 	measure peers-200ms peers --milliseconds 200; \
 	measure peers-halving peers --halving; \
-	$(BIN)/python bench/tables.py; \
+	$(BIN)/python bench/tables.py || failed="$$failed tables"; \
 	test -z "$$failed" || { echo "bars missed:$$failed"; exit 1; }
 
 pictures: $(READY) $(PAGE) $(BROWSER)  ## Take the pictures of the page and of sharing in docs/pictures.

@@ -34,6 +34,7 @@ from hippotune.tuners import Tuner
 from paper_runs import KINDS, METRIC, Kind, RayASHA, Survivors, simulate
 from paper_sets import SETS
 from paper_sets import STEPS as SET_STEPS
+from paper_sets import TRIALS as SET_TRIALS
 from paper_spaces import BERT, MOBILENETV2, RESNET56, Published
 
 FURTHER = 100
@@ -92,6 +93,7 @@ SETS_BY_NAME = {f"{name}_{each.studies}": each for name, sets in SETS.items() fo
 BARS = [
     *(Bar(f"{name}.random.off_merge_rate", "at most", 0.01) for name in STUDIES if name.endswith("grid")),
     *(Bar(f"{name}.random.rate_off", "at most", 0.01) for name in STUDIES),
+    *(Bar(f"{name}.random.trials_off", "at most", 0) for name in (*STUDIES, *SETS_BY_NAME)),
     *(Bar(f"{name}.random.rate_off", "at most", 0.05) for name in SETS_BY_NAME),
 ]
 
@@ -111,10 +113,12 @@ class Draw:
             study = STUDIES[self.name]
             spaces, tuner, further = [study.space.draw(self.seed)], study.tuner, study.further
             published, steps, ray_tuner = study.space.merge_rate, study.space.steps, study.ray_tuner
+            trials = study.space.trials
         else:
             drawn = SETS_BY_NAME[self.name]
             spaces, tuner, further = drawn.draw(self.seed), _halving, FURTHER
             published, steps, ray_tuner = drawn.together, SET_STEPS, None
+            trials = SET_TRIALS
         rate = merge_rate([config for space in spaces for config in space.configs()], steps)
         rows: dict[Kind, Row] = {}
         for kind in kinds_of(self.name):
@@ -130,6 +134,7 @@ class Draw:
                 "hour_ratio": alone.time / shared.time,
                 "explored": explored,
                 "rate_off": abs(rate / published - 1),
+                "trials_off": max(abs(len(space) - trials) for space in spaces),
                 "off_merge_rate": abs(explored / rate - 1),
                 "chain_of_time": (steps + further) / shared.time,
             }
@@ -157,12 +162,14 @@ def summed_up(rows: Sequence[Row], published: Mapping[str, float]) -> Row:
             continue
         cut = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else values * 19
         figures |= {f"{name}.mean": statistics.mean(values), f"{name}.low": cut[0], f"{name}.high": cut[-1]}
+        figures[f"{name}.most"] = values[-1]
         if name in published:
             figures[f"{name}.published"] = published[name]
             figures[f"{name}.share"] = sum(value >= published[name] for value in values) / len(values)
     return {
         **figures,
         "rate_off": max(row["rate_off"] for row in rows),
+        "trials_off": max(row["trials_off"] for row in rows),
         "off_merge_rate": max(row["off_merge_rate"] for row in rows),
         "chain_of_time": statistics.mean(row["chain_of_time"] for row in rows),
     }

@@ -26,7 +26,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-PAGES = [HERE.parent / "README.md", DOCS / "benchmarks.md", DOCS / "searching.md"]
+PAGES = [HERE.parent / "README.md", DOCS / "benchmarks.md", DOCS / "searching.md", DOCS / "width.md"]
 _BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 
