@@ -186,7 +186,7 @@ def measure(options: argparse.Namespace) -> Figures:
             others=OTHER_CHAINS,
             width=Fluid(max_width=2),
         ),
-        "ray_halving": both(halving, WatchedRay(workers=WORKERS, threads=1)),
+        "ray_halving": both(halving, WatchedRay(address="local", workers=WORKERS, threads=1)),
     }
     for name, (real, virtual) in pairs.items():
         figures |= {

@@ -37,6 +37,17 @@ class Bar:
         return value <= self.limit if self.relation == "at most" else value >= self.limit
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number from a command line, and refuses smaller ones."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
+
+    return number
+
+
 def run(
     doc: str,
     measure: Callable[[argparse.Namespace], Figures],

@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
+import math
 import random
 import resource
 import time
 
-from harness import Bar, Figures, run
+from harness import Bar, Figures, at_least, run
 from hippotune.engine.core import Engine
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.commands import RunLease
@@ -67,32 +68,39 @@ def merge(configs: list[Config]) -> tuple[float, int]:
     return time.process_time() - began, unique
 
 
-def decisions(configs: list[Config], count: int) -> tuple[float, float]:
-    """Return the seconds to submit all configs as one group, and those of a decision among them."""
+def decisions(configs: list[Config], most: int) -> tuple[float, float, int]:
+    """Return the seconds to submit all configs as one group, those of a decision among them, and how many.
+
+    A lease that fails takes along the trials that wait for it alone, so that few trials are done for before
+    `most` decisions are made.
+    """
     engine = Engine(Plan())
     requests = tuple(Request(number, "scale", number, config, STEPS) for number, config in enumerate(configs))
     began = time.process_time()
     engine.handle(GroupSubmitted(requests), 0.0)
     submitted = time.process_time() - began
-    spent = 0.0
+    spent, made = 0.0, 0
     event: WorkerJoined | LeaseFailed = WorkerJoined(0)
-    for _ in range(count):
+    while made < most:
         began = time.process_time()
         commands = engine.handle(event, 0.0)
-        spent += time.process_time() - began
-        lease = next(command for command in commands if isinstance(command, RunLease))
+        seconds = time.process_time() - began
+        lease = next((command for command in commands if isinstance(command, RunLease)), None)
+        if lease is None:
+            break
+        spent, made = spent + seconds, made + 1
         # The lease ends without having settled anything for others: all the rest stays open.
         event = LeaseFailed(lease.lease, lease.end, "measured", "train")
-    return submitted, spent / count
+    return submitted, spent / made, made
 
 
 def measure(options: argparse.Namespace) -> Figures:
     few = [space(1) for _ in range(20)]
     small = sorted(merge(configs)[0] / len(configs) for configs in few)[len(few) // 2]
-    configs = space(options.trials // 1000)
+    configs = space(math.ceil(options.trials / 1000))[: options.trials]
     seconds, unique = merge(configs)
     large = seconds / len(configs)
-    submitted, decision = decisions(configs, 1000)
+    submitted, decision, made = decisions(configs, 1000)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "trials": len(configs),
@@ -103,12 +111,15 @@ def measure(options: argparse.Namespace) -> Figures:
         "cost_per_trial_ratio": large / small,
         "submit_seconds": submitted,
         "decision_ms": decision * 1e3,
+        "decisions": made,
         "memory_gb": memory / 1e9,
     }
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trials", type=int, default=100_000, help="size of the large study (100,000)")
+    parser.add_argument(
+        "--trials", type=at_least(1), default=100_000, help="trials of the large study (100,000)"
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ program:
     <!-- figures: NAME -->
     <!-- end of figures -->
 
-What stands there is left alone as long as a results file that the text names is missing, or a figure in it.
+Where a results file that a text names is missing, the figures that stand there are left as they are, below a
+line that says so: no check can fail for them.
 
     python bench/tables.py            write all pages
     python bench/tables.py --check    exit with 1 where a page has other figures than the results
@@ -27,7 +28,10 @@ from typing import Any
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 PAGES = [HERE.parent / "README.md", DOCS / "benchmarks.md", DOCS / "searching.md", DOCS / "width.md"]
-_BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
+EARLIER = (
+    "*An earlier measurement, whose results file is not kept: no check compares these figures with it.*\n\n"
+)
 
 
 def results() -> dict[str, Any]:
@@ -43,8 +47,8 @@ def filled(page: str, measured: Mapping[str, Any]) -> str:
         named = {field.partition("[")[0] for _, field, _, _ in Formatter().parse(text) if field}
         if missing := sorted(named - measured.keys()):
             print(f"{found[2]} is left as it stands: bench/results lacks {missing}", file=sys.stderr)
-            return found[0]
-        return f"{found[1]}{text.format_map(measured).rstrip()}\n{found[3]}"
+            return f"{found[1]}{EARLIER}{found[3].removeprefix(EARLIER)}{found[4]}"
+        return f"{found[1]}{text.format_map(measured).rstrip()}\n{found[4]}"
 
     return _BLOCK.sub(block, page)
 
