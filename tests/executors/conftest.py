@@ -20,6 +20,12 @@ def cluster() -> Nodes:
     return _open[0]
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine place workers together in its own time, where workers would be had one by one."""
+    monkeypatch.setattr("hippotune.executors.ray.pool._SAY_SECONDS", float("inf"))
+
+
 def _is_on_ray(item: pytest.Item | None) -> bool:
     return item is not None and order.ON_RAY.search(item.nodeid) is not None
 

@@ -118,6 +118,7 @@ def test_a_study_that_has_the_whole_cluster_gives_some_of_it_to_others_who_wait(
         other.result().release()
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_slots_that_leases_need_together_are_asked_for_together_and_given_back_together(
     cluster: Nodes, tmp_path: Path
 ) -> None:

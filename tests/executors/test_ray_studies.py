@@ -83,15 +83,17 @@ class Prompt(Ray):
         super().demand({0: self.workers}, together)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_path: Path) -> None:
     cluster.have(2)
     executor = Prompt(workers=2)
     with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
-        runtime, deadline = study._connection.open(), time.monotonic() + SECONDS
+        runtime = study._connection.open()
+        study.eval(REHEARSED, 2)
+        deadline = time.monotonic() + SECONDS
         while runtime.ask(lambda: runtime.loop.engine.workers.slots) < 2:
             assert time.monotonic() < deadline, "a worker never came up"
             time.sleep(0.05)
-        study.eval(REHEARSED, 2)
         report = study.tune(Asks((LONG, 30)), progress=False)
         platforms = {checkpoint.platform for _, checkpoint in runtime.plan.checkpoints()}
     assert trained(report, 1)[0].last == 1
