@@ -7,7 +7,7 @@ Networks are in `paper_gpu_images.py` and `paper_gpu_bert.py`. It prints GPU-hou
 both ways, and their ratios beside the published ones against trial by trial. GPU-hours are all that workers
 were held for: training, rehearsal, audits, and the interpreters that a rehearsal starts.
 
-Ray Tune's column is not rerun. Where there are GPUs, Ray gives each worker one of them.
+Ray Tune's column is not rerun. Where there are GPUs, each worker has one of its own.
 
     python bench/paper_gpu.py --study resnet56_sha --data cifar-10-batches-py --workers 8 [--draw 3]
     python bench/paper_gpu.py --study bert_grid --data squad --model bert-base-uncased --workers 8
@@ -16,7 +16,6 @@ Ray Tune's column is not rerun. Where there are GPUs, Ray gives each worker one 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ import torch
 
 import hippotune as hippo
 from harness import Figures, run
-from hippotune.executors.base import Executor
 from hippotune.study import Work
 from hippotune.study.report import best_result
 from hippotune.tuners import TrialGroup, Trials, Tuner
@@ -96,17 +94,13 @@ def _expect(option: str, folder: Path | None, what: str, *files: str) -> None:
         raise SystemExit(f"{option} is {folder}, which has no {missing[0]}; {expected}")
 
 
-def executor_of(workers: int) -> Executor:
+def executor_of(workers: int) -> hippo.Local:
     """Return workers with a GPU each; without any on this machine, processes that compute on its cores."""
-    gpus = torch.cuda.device_count()
-    if not gpus:
-        return hippo.Local(workers=workers)
-    if workers > gpus:
+    if workers > (gpus := torch.cuda.device_count()) > 0:
         raise SystemExit(
             f"--workers is {workers}; this machine has {gpus} GPUs, expected one for each worker"
         )
-    slot = {"CPU": max((os.cpu_count() or 1) // gpus, 1), "GPU": 1}
-    return hippo.Ray(slot=slot, workers=workers, runtime_env={"working_dir": str(Path(__file__).parent)})
+    return hippo.Local(workers=workers)
 
 
 def gpu_hours(work: Work) -> float:

@@ -22,6 +22,7 @@ from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.rig import NEVER, SECONDS, Rig, until
 from hippotune.errors import HippoError, InvalidInput
+from hippotune.executors import environment
 from hippotune.executors.base import Job
 from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import (
@@ -93,6 +94,7 @@ class Placed(Noisy):
             "cores": len(psutil.Process().cpu_affinity() or []),
             "first core": min(psutil.Process().cpu_affinity() or [0]),
             "threads": int(os.environ["OMP_NUM_THREADS"]),
+            "gpu": int(os.environ.get("CUDA_VISIBLE_DEVICES", -1)),
         }
 
 
@@ -288,6 +290,47 @@ def test_a_given_number_of_threads_is_used_on_any_core(make_rig: MakeRig) -> Non
     [place] = places(make_rig(Local(workers=1, threads=3), trainer=Placed), 1)
     assert place["threads"] == 3
     assert place["cores"] == len(psutil.Process().cpu_affinity() or [])
+
+
+def test_each_worker_sees_a_gpu_of_its_own(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    rig = make_rig(Local(workers=3), trainer=Placed)
+    assert [place["gpu"] for place in places(rig, 3)] == [5, 3, 5]
+    assert rig.executor.environment()["CUDA_VISIBLE_DEVICES"] == "5", "beside the workers, too"
+    fresh = [rig.run(1, worker=worker, evaluations=[1], fresh=True) for worker in range(2)]
+    assert [rig.metrics(lease)[1]["gpu"] for lease in fresh] == [5, 3]
+
+
+def test_workers_that_are_packed_on_a_slot_share_its_gpu(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3,4")
+    rig = make_rig(Local(workers=2), trainer=Placed, packing=2)
+    for worker in (2, 3):
+        rig.wait(WorkerJoined, worker=worker)
+    assert [place["gpu"] for place in places(rig, 4)] == [5, 3, 5, 3]
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [
+        ("0", ["0", "0"]),
+        ("GPU-8932f937, MIG-1/0", ["GPU-8932f937", "MIG-1/0"]),
+        ("1,-1,2", ["1", "1"]),
+        ("-1", []),
+        ("", []),
+        (None, ["0", "1"]),
+    ],
+)
+def test_gpus_are_those_that_are_visible_or_else_all_that_the_system_has(
+    visible: str | None, gpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("nvidia2", "nvidia7", "nvidiactl", "nvidia-uvm"):  # as a container has them
+        (tmp_path / name).touch()
+    monkeypatch.setattr(environment, "_DEVICES", tmp_path)
+    given = {} if visible is None else {environment.GPU_VARIABLE: visible}
+    found = [environment.gpu_of(slot, given) for slot in range(2)]
+    assert found == ([{environment.GPU_VARIABLE: gpu} for gpu in gpus] or [{}, {}])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from hippotune import InvalidInput, TrainerError
+from hippotune.sequences.config import Config
+from hippotune.trainers.session import Session
 from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
 
@@ -90,3 +92,15 @@ def test_groups_can_be_set_for_one_optimizer(trainer: Two) -> None:
     assert fields(trainer, "lr") == [0.7, 0.7, 0.1]
     with pytest.raises(TrainerError, match="SGD has no 'betas'; its parameter groups have 'dampening'"):
         trainer.set_group(trainer.optimizers["sgd"], betas=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("graphics", r"settings\['device'\] is 'graphics'; expected a torch device, like 'cuda' or 'cpu'"),
+        ("cuda:9", r"settings\['device'\] is 'cuda:9', but this worker sees \d GPUs.*expected 'cuda'"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(device: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Session(Two, {"device": device}, 0).start(Config({"lr": 0.1}), 0, None, False)

@@ -1,9 +1,11 @@
-"""What must be the same around every worker, so that all workers compute the same."""
+"""What is around a worker: the same for all, so that all compute the same, and a share of the machine for each."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import takewhile
+from pathlib import Path
 
 # The order in which numbers are summed up may depend on the number of threads.
 THREAD_VARIABLES = (
@@ -13,6 +15,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_DEVICES = Path("/dev")
 
 
 def usual_threads(given: Mapping[str, str], default: int) -> int:
@@ -30,6 +34,20 @@ def shares_of_cores(workers: int) -> list[list[int]]:
     )
     size = max(1, len(cores) // workers)
     return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
+
+
+def gpu_of(slot: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Return by what a process sees one GPU alone: each slot another, in turns where there are more slots.
+
+    They are the GPUs that the environment leaves visible, or else all whose devices the system lets us open.
+    Without any, nothing is returned. No library is asked: that could take hold of the GPUs.
+    """
+    if (visible := given.get(GPU_VARIABLE)) is None:
+        nodes = _DEVICES.glob("nvidia[0-9]*")
+        gpus = [str(at) for at, _ in enumerate(node for node in nodes if os.access(node, os.R_OK | os.W_OK))]
+    else:  # CUDA reads no further than a number below zero
+        gpus = list(takewhile(lambda name: name and name != "-1", map(str.strip, visible.split(","))))
+    return {GPU_VARIABLE: gpus[slot % len(gpus)]} if gpus else {}
 
 
 def alike(given: Mapping[str, str], threads: int) -> dict[str, str]:

@@ -20,7 +20,7 @@ from hippotune import checks, portable
 from hippotune.errors import HippoError
 from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.environment import shares_of_cores, usual_threads
+from hippotune.executors.environment import gpu_of, shares_of_cores, usual_threads
 from hippotune.executors.local import fork_server
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
@@ -41,6 +41,9 @@ class Local(Executor):
     What a trainer prints is shown by ``hippo show STUDY --trial N --log``. A trainer that cannot be imported
     in a worker, and workers that die again and again before they can work, are announced as a lease that
     fails with phase "contract".
+
+    On a machine with GPUs of NVIDIA, each worker sees one of them alone, as ``cuda:0``; where there are more
+    workers than GPUs, several share one. Set ``CUDA_VISIBLE_DEVICES`` to leave GPUs out.
 
     Parameters
     ----------
@@ -79,6 +82,10 @@ class Local(Executor):
     def usual_threads(self) -> int:
         """An even share of the cores, or what ``OMP_NUM_THREADS`` says."""
         return usual_threads(os.environ, len(shares_of_cores(self._workers)[0]))
+
+    def environment(self, threads: int | None = None) -> dict[str, str]:
+        """Return the environment of a worker, which sees one GPU; that of slot 0."""
+        return {**super().environment(threads), **gpu_of(0, os.environ)}
 
     def warm_up(self, trainer: type[Trainer]) -> None:
         """Start to import what workers need. Raises `HippoError` on a system that they do not run on."""
@@ -121,6 +128,7 @@ class Local(Executor):
         begin = partial(
             _begin,
             logs=job.checkpoints / lease_log.FOLDER,
+            workers=workers,
             shares=shares if threads <= len(shares[0]) else [],
             environment=environment,
             user=self.worker_user,
@@ -194,13 +202,15 @@ class Local(Executor):
 def _begin(
     worker: int,
     logs: Path,
+    workers: int,
     shares: Sequence[Sequence[int]],
     environment: Mapping[str, str],
     user: str | None,
     modules: Sequence[str],
     standby: int | None,
 ) -> WorkerProcess:
-    cores = shares[worker % len(shares)] if shares else []
+    cores = shares[worker % workers] if shares else []
+    environment = {**environment, **gpu_of(worker % workers, os.environ)}
     ahead = modules if user is None and fork_server.is_possible() else None
     log = logs / f"worker-{worker}.log"
     return WorkerProcess(worker, log, environment, cores, user=user, modules=ahead, standby=standby)

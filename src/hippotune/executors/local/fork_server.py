@@ -34,6 +34,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_args
 
+from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.executors.kept import with_sources
 from hippotune.scratch import mark
 
@@ -41,8 +42,9 @@ Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "
 SLOW: tuple[Library, ...] = get_args(Library)
 """Libraries that are slow to import, and that may be forked when they were."""
 IDLE_SECONDS = 10.0
-# What differs between studies of one process without meaning anything to a library that is imported.
-_NO_MATTER = ("COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
+# What differs between workers or studies without meaning anything to a library that is imported: which GPUs
+# are visible is read when the first is used.
+_NO_MATTER = (GPU_VARIABLE, "COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
 # What libraries set themselves when they are imported, here as in the server.
 _SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
 _MOST_BYTES = 1 << 20

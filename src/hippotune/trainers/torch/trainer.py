@@ -62,7 +62,7 @@ class TorchTrainer(Trainer):
     Settings
     --------
     device
-        Where to train, like "cuda:1"; by default CUDA where there is any, then MPS, then the CPU.
+        Where to train, like "cuda" or "cpu"; by default CUDA where there is any, then MPS, then the CPU.
     deterministic
         Whether to use deterministic algorithms only (True, the default). Where torch has none for an
         operation it warns and goes on; then results are not the same bit for bit.
@@ -280,11 +280,17 @@ def _chosen_device(name: Any) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise InvalidInput(
-            f"settings['device'] is {name!r}; expected a torch device, like 'cuda:0' or 'cpu'"
+            f"settings['device'] is {name!r}; expected a torch device, like 'cuda' or 'cpu'"
         ) from error
+    if device.type == "cuda" and (device.index or 0) >= (gpus := torch.cuda.device_count()):
+        raise InvalidInput(
+            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each worker a "
+            "GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
+        )
+    return device
 
 
 def _set_deterministic(wanted: Any) -> None:
