@@ -118,32 +118,49 @@ two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one 
 
 
 @two_cores
-def test_a_fresh_interpreter_comes_once_of_a_process_that_stood_by_and_workers_do_not(
-    rehearsing: Rig,
+def test_fresh_interpreters_come_of_one_process_that_stands_by_for_all_and_workers_do_not(
+    rehearsing: Rig, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (server,) = parents_of(rehearsing, 1)
     _, standby, *_ = fresh_lineage(rehearsing)
     assert standby.ppid() == os.getpid()
     assert standby != server
-    until(lambda: not standby.is_running() or standby.status() == psutil.STATUS_ZOMBIE)
-    assert server in fresh_lineage(rehearsing), "started by the worker"
+    assert standby in fresh_lineage(rehearsing)
+    another = Rig(Local(workers=1), tmp_path_factory.mktemp("another"), rehearses=True)
+    another.wait(WorkerJoined)
+    assert standby in fresh_lineage(another)
+    another.close()
 
 
 @two_cores
 def test_where_nothing_stands_by_any_more_an_interpreter_is_started(rehearsing: Rig) -> None:
     (server,) = parents_of(rehearsing, 1)
-    assert isinstance(rehearsing.executor, Local)
-    assert rehearsing.executor._standby is not None
-    rehearsing.executor._standby.process.kill()
+    _, standby, *_ = fresh_lineage(rehearsing)
+    standby.kill()
     assert server in fresh_lineage(rehearsing)
 
 
 @two_cores
-def test_what_stands_by_ends_with_the_executor(tmp_path: Path) -> None:
-    executor = Local(workers=1)
-    rig = Rig(executor, tmp_path, rehearses=True)
-    rig.wait(WorkerJoined)
-    standby = executor._standby
-    assert standby is not None
-    rig.close()
-    assert standby.process.returncode is not None
+def test_a_fresh_interpreter_ends_with_its_worker(rehearsing: Rig) -> None:
+    (worker,) = [
+        psutil.Process(int(rehearsing.wait(MetricsReported, lease=lease).metrics["pid"]))
+        for lease in [rehearsing.run(1, evaluations=[1])]
+    ]
+    rehearsing.run(1, fresh=True, hold=0)
+    rehearsing.gate.wait_for(0)
+    fresh = psutil.Process(rehearsing.gate.waiting_process)
+    fresh.suspend()  # it cannot notice anything itself
+    worker.kill()
+    until(lambda: not fresh.is_running() or fresh.status() == psutil.STATUS_ZOMBIE)
+    rehearsing.gate.open()
+
+
+def test_servers_that_have_ended_are_forgotten_when_another_is_wanted() -> None:
+    environment = {**os.environ, "HIPPO_OF_THIS_TEST": "1"}
+    ended = fork_server.warm_up(environment, ())
+    ended.process.kill()
+    ended.process.wait()
+    fork_server.warm_up({**environment, "HIPPO_OF_THIS_TEST": "2"}, ()).give_up()
+    assert ended not in fork_server._servers.values()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        ended.fork(Order("", (), "", Path(), "", {}), [])

@@ -95,6 +95,7 @@ class Placed(Noisy):
             "first core": min(psutil.Process().cpu_affinity() or [0]),
             "threads": int(os.environ["OMP_NUM_THREADS"]),
             "gpu": int(os.environ.get("CUDA_VISIBLE_DEVICES", -1)),
+            "pid": os.getpid(),
         }
 
 
@@ -301,6 +302,17 @@ def test_each_worker_sees_a_gpu_of_its_own(make_rig: MakeRig, monkeypatch: pytes
     assert [rig.metrics(lease)[1]["gpu"] for lease in fresh] == [5, 3]
 
 
+def test_a_worker_that_takes_the_place_of_another_sees_the_same_gpu(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    rig = make_rig(Local(workers=1), trainer=Placed)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    process_of(rig).kill()
+    rig.wait(WorkerJoined)
+    assert places(rig, 1)[0]["gpu"] == 5
+
+
 def test_workers_that_are_packed_on_a_slot_share_its_gpu(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,9 +339,10 @@ def test_gpus_are_those_that_are_visible_or_else_all_that_the_system_has(
 ) -> None:
     for name in ("nvidia2", "nvidia7", "nvidiactl", "nvidia-uvm"):  # as a container has them
         (tmp_path / name).touch()
+    (tmp_path / "nvidia3").symlink_to(tmp_path / "that is refused")
     monkeypatch.setattr(environment, "_DEVICES", tmp_path)
     given = {} if visible is None else {environment.GPU_VARIABLE: visible}
-    found = [environment.gpu_of(slot, given) for slot in range(2)]
+    found = environment.shares_of_gpus(2, given)
     assert found == ([{environment.GPU_VARIABLE: gpu} for gpu in gpus] or [{}, {}])
 
 

@@ -1,4 +1,4 @@
-"""What is around a worker: the same for all, so that all compute the same, and a share of the machine for each."""
+"""What is around a worker: the same for all, so that all compute the same, and its share of the machine."""
 
 from __future__ import annotations
 
@@ -36,18 +36,28 @@ def shares_of_cores(workers: int) -> list[list[int]]:
     return [[cores[(worker * size + at) % len(cores)] for at in range(size)] for worker in range(workers)]
 
 
-def gpu_of(slot: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return by what a process sees one GPU alone: each slot another, in turns where there are more slots.
+def shares_of_gpus(workers: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the variable that shows each worker a single GPU; workers take turns where there are fewer GPUs.
 
-    They are the GPUs that the environment leaves visible, or else all whose devices the system lets us open.
-    Without any, nothing is returned. No library is asked: that could take hold of the GPUs.
+    They are the GPUs that the environment leaves visible, or else all whose devices can be opened. Without
+    any, nothing is set. No library is asked: that could take hold of the GPUs.
     """
     if (visible := given.get(GPU_VARIABLE)) is None:
-        nodes = _DEVICES.glob("nvidia[0-9]*")
-        gpus = [str(at) for at, _ in enumerate(node for node in nodes if os.access(node, os.R_OK | os.W_OK))]
+        gpus = [str(at) for at, _ in enumerate(filter(_opens, _DEVICES.glob("nvidia[0-9]*")))]
     else:  # CUDA reads no further than a number below zero
         gpus = list(takewhile(lambda name: name and name != "-1", map(str.strip, visible.split(","))))
-    return {GPU_VARIABLE: gpus[slot % len(gpus)]} if gpus else {}
+    if not gpus:
+        return [{}] * workers
+    return [{GPU_VARIABLE: gpus[worker % len(gpus)]} for worker in range(workers)]
+
+
+def _opens(device: Path) -> bool:
+    """Whether a device may be used: batch systems and containers may refuse what the file's rights allow."""
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
 
 
 def alike(given: Mapping[str, str], threads: int) -> dict[str, str]:

@@ -6,11 +6,13 @@ imported for it and no device is touched: what training uses is loaded by then.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.identity.versions import versions
 
 _DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -35,11 +37,12 @@ def _capability() -> str:
 
 
 def _devices() -> list[str]:
-    """Return the models of GPUs, as the driver names them."""
+    """Return the models of GPUs, as the driver names them; of several, which ones this process sees, too."""
     models = set()
     with suppress(OSError):
         for file in _DRIVER.glob("*/information"):
             for line in file.read_text().splitlines():
                 if line.startswith("Model:"):
                     models.add(line.removeprefix("Model:").strip())
-    return sorted(models)
+    seen = os.environ.get(GPU_VARIABLE)
+    return sorted(models) + ([f"{GPU_VARIABLE}={seen}"] if len(models) > 1 and seen is not None else [])

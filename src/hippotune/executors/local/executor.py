@@ -12,6 +12,7 @@ import os
 import pickle
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from hippotune import checks, portable
 from hippotune.errors import HippoError
 from hippotune.executors import lease_log
 from hippotune.executors.base import Emit, Executor, Job
-from hippotune.executors.environment import gpu_of, shares_of_cores, usual_threads
+from hippotune.executors.environment import shares_of_cores, shares_of_gpus, usual_threads
 from hippotune.executors.local import fork_server
 from hippotune.executors.local.hang_timeout import HangTimeout
 from hippotune.executors.local.process import WorkerProcess
@@ -30,9 +31,6 @@ from hippotune.executors.shipping import pack
 from hippotune.executors.worker.wide import parts
 from hippotune.protocol.commands import ExecutorCommand, RunLease
 from hippotune.trainers.base import Trainer
-
-# How long an interpreter waits for a rehearsal to begin.
-_STANDBY_SECONDS = 60.0
 
 
 class Local(Executor):
@@ -68,7 +66,6 @@ class Local(Executor):
         self._groups = WorkerGroups()
         self._make: Callable[[int], list[Slot]] | None = None
         self._end: weakref.finalize[[dict[int, Slot], int], Local] | None = None
-        self._standby: fork_server.ForkServer | None = None
 
     worker_user: str | None = None
     """The user of the system who runs the processes, where a server by root says so."""
@@ -85,7 +82,7 @@ class Local(Executor):
 
     def environment(self, threads: int | None = None) -> dict[str, str]:
         """Return the environment of a worker, which sees one GPU; that of slot 0."""
-        return {**super().environment(threads), **gpu_of(0, os.environ)}
+        return {**super().environment(threads), **shares_of_gpus(1, os.environ)[0]}
 
     def warm_up(self, trainer: type[Trainer]) -> None:
         """Start to import what workers need. Raises `HippoError` on a system that they do not run on."""
@@ -99,7 +96,7 @@ class Local(Executor):
 
     async def start(self, job: Job, emit: Emit) -> None:
         """Start all processes; they are announced as they come up."""
-        self._prepare(job, emit, stands_by=job.rehearses)
+        self._prepare(job, emit)
         self.open(range(self._workers))
 
     def open(self, numbers: Iterable[int]) -> None:
@@ -113,7 +110,6 @@ class Local(Executor):
         job: Job,
         emit: Emit,
         closed: Callable[[int], None] = lambda worker: None,
-        stands_by: bool = False,
     ) -> None:
         """Get ready to open slots for a job; `closed` is told of workers whose last process has ended."""
         if self._make is not None:
@@ -125,15 +121,18 @@ class Local(Executor):
         shares = shares_of_cores(self._workers)
         environment = self.environment(threads)
         modules = fork_server.used_by(job.opened) if job.parcel is None else job.parcel.modules
+        forks = self.worker_user is None and fork_server.is_possible()
+        # What a rehearsal's interpreter needs is imported by a core that is idle until workers are up.
+        stands_by = forks and job.rehearses and len(os.sched_getaffinity(0)) > 1
         begin = partial(
             _begin,
             logs=job.checkpoints / lease_log.FOLDER,
-            workers=workers,
-            shares=shares if threads <= len(shares[0]) else [],
+            shares=shares if threads <= len(shares[0]) else [[]] * workers,
+            gpus=shares_of_gpus(workers, os.environ),
             environment=environment,
             user=self.worker_user,
-            modules=modules,
-            standby=self._stand_by(environment, modules) if stands_by else None,
+            modules=modules if forks else None,
+            standby=fork_server.stand_by(environment, modules) if stands_by else None,
         )
         if self.worker_user is not None:  # who writes checkpoints and logs, and reads nothing else
             (job.checkpoints / lease_log.FOLDER).mkdir(parents=True, exist_ok=True)
@@ -155,13 +154,6 @@ class Local(Executor):
 
         self._slots, self._groups, self._make = slots, groups, make
         self._end = weakref.finalize(self, _abandon, slots, os.getpid())
-
-    def _stand_by(self, environment: Mapping[str, str], modules: Sequence[str]) -> int | None:
-        """Have what a rehearsal's interpreter needs imported by a core that is idle until workers are up."""
-        if self.worker_user is not None or not fork_server.is_possible() or len(os.sched_getaffinity(0)) < 2:
-            return None
-        self._standby = fork_server.ForkServer(environment, modules, _STANDBY_SECONDS)
-        return self._standby.descriptor
 
     def carry_out(self, command: ExecutorCommand) -> None:
         """Send a command to its worker, and a lease with peers to all of them."""
@@ -191,9 +183,6 @@ class Local(Executor):
             slot.ask_to_close()
         for slot in slots:
             await asyncio.to_thread(slot.join)
-        if self._standby is not None:
-            self._standby.give_up()
-            self._standby = None
         if self._end is not None:
             self._end.detach()
             self._end = None
@@ -202,18 +191,24 @@ class Local(Executor):
 def _begin(
     worker: int,
     logs: Path,
-    workers: int,
     shares: Sequence[Sequence[int]],
+    gpus: Sequence[Mapping[str, str]],
     environment: Mapping[str, str],
     user: str | None,
-    modules: Sequence[str],
-    standby: int | None,
+    modules: Sequence[str] | None,
+    standby: fork_server.ForkServer | None,
 ) -> WorkerProcess:
-    cores = shares[worker % workers] if shares else []
-    environment = {**environment, **gpu_of(worker % workers, os.environ)}
-    ahead = modules if user is None and fork_server.is_possible() else None
-    log = logs / f"worker-{worker}.log"
-    return WorkerProcess(worker, log, environment, cores, user=user, modules=ahead, standby=standby)
+    slot = worker % len(shares)
+    with nullcontext() if standby is None else standby.connect() or nullcontext() as connection:
+        return WorkerProcess(
+            worker,
+            logs / f"worker-{worker}.log",
+            {**environment, **gpus[slot]},
+            shares[slot],
+            user=user,
+            modules=modules,
+            standby=None if connection is None else connection.fileno(),
+        )
 
 
 def _abandon(slots: dict[int, Slot], owner: int) -> None:

@@ -6,9 +6,9 @@ thread, so that a fork of it is as good as a fresh process. Each fork becomes a 
 a worker, or on a server also a study's tuner. The process ends with its parent, and `IDLE_SECONDS` after the
 last of its programs: until then, a study that follows another begins at once.
 
-A second one, which is not used by workers, stands by where a rehearsal is to come: the fresh interpreter that
-it needs has to have other addresses than the workers'. Its imports go on beside those of the first, so that
-no worker waits for them later.
+A second one stands by where a rehearsal is to come: the fresh interpreter that it needs has to have other
+addresses than the workers'. Its imports go on beside those of the first, so that no worker waits for them
+later. Workers fork off it themselves, each by a connection of its own; it serves all plans of its program.
 
 `multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
 and the environment in which it was started; here that decides how many threads libraries compute with.
@@ -22,6 +22,7 @@ import importlib
 import os
 import pickle
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -42,6 +43,8 @@ Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "
 SLOW: tuple[Library, ...] = get_args(Library)
 """Libraries that are slow to import, and that may be forked when they were."""
 IDLE_SECONDS = 10.0
+# A rehearsal comes when the first steps are trained.
+_STANDBY_SECONDS = 60.0
 # What differs between workers or studies without meaning anything to a library that is imported: which GPUs
 # are visible is read when the first is used.
 _NO_MATTER = (GPU_VARIABLE, "COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
@@ -50,6 +53,7 @@ _SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_
 _MOST_BYTES = 1 << 20
 _MOST_DESCRIPTORS = 8
 _MOST_STARTS = 3
+_CONNECT = "connect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +120,6 @@ class ForkClient:
             os.set_inheritable(handles[0], False)
             return int(answer), handles[0]
 
-    def end(self) -> None:
-        """Have the process end, and its programs with it."""
-        with suppress(ConnectionError):
-            self._socket.send(pickle.dumps(None))
-
 
 class ForkServer(ForkClient):
     """One such process, as its parent sees it."""
@@ -152,10 +151,19 @@ class ForkServer(ForkClient):
             self._socket.send(pickle.dumps([name for name in modules if name not in self.modules]))
         self.modules = tuple(modules)
 
-    @property
-    def descriptor(self) -> int:
-        """What leads to the process, for another one to inherit."""
-        return self._socket.fileno()
+    def connect(self) -> socket.socket | None:
+        """Return a connection for another process to inherit; None where this one has ended.
+
+        What was forked by way of it ends with it.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                socket.send_fds(self._socket, [pickle.dumps(_CONNECT)], [theirs.fileno()])
+            except ConnectionError:
+                ours.close()
+                return None
+        return ours
 
     def give_up(self) -> None:
         """End the process at once, even while it imports."""
@@ -170,6 +178,7 @@ class ForkServer(ForkClient):
 
 _Key = tuple[object, ...]
 _servers: dict[_Key, ForkServer] = {}
+_standing_by: dict[_Key, ForkServer] = {}
 _expected: dict[_Key, ForkServer] = {}
 _lock = threading.Lock()
 
@@ -184,6 +193,7 @@ def warm_up(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServe
     surroundings = _surroundings(environment)
     key = (*surroundings, tuple(modules))
     with _lock:
+        _drop_ended(_servers)
         if key not in _servers:
             expected = _expected.pop(surroundings, None)
             if expected is not None and set(expected.modules) <= set(modules):
@@ -194,6 +204,21 @@ def warm_up(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServe
                 if expected is not None:
                     expected.give_up()
         return _servers[key]
+
+
+def stand_by(environment: Mapping[str, str], modules: Sequence[str]) -> ForkServer:
+    """Return the server for the fresh interpreters of an environment; it is started if there is none."""
+    key = (*_surroundings(environment), tuple(modules))
+    with _lock:
+        _drop_ended(_standing_by)
+        if key not in _standing_by:
+            _standing_by[key] = ForkServer(environment, modules, max(_STANDBY_SECONDS, IDLE_SECONDS))
+        return _standing_by[key]
+
+
+def _drop_ended(servers: dict[_Key, ForkServer]) -> None:
+    for key in [key for key, server in servers.items() if server.process.poll() is not None]:
+        servers.pop(key).close()
 
 
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
@@ -226,10 +251,7 @@ def fork(
         try:
             return server.fork(order, descriptors)
         except EOFError:  # it was idle for too long, or killed
-            with _lock:
-                for key in [key for key, each in _servers.items() if each is server]:
-                    del _servers[key]
-                    server.close()
+            server.process.wait()
     raise OSError(f"the process that others are forked from ends at once, {_MOST_STARTS} times in a row")
 
 
@@ -257,14 +279,15 @@ def _import(modules: Sequence[str]) -> None:
     gc.freeze()
 
 
-def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:
+def _serve(parents: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:
     """Fork until the end, then return None; in a fork, return what that is to do."""
     ends = os.pidfd_open(parent)
     if os.getppid() != parent:
         return None
-    children: dict[int, int] = {}
+    channels = {parents.fileno(): parents}
+    children: dict[int, _Child] = {}
     events = select.poll()
-    for descriptor in (ends, channel.fileno()):
+    for descriptor in (ends, *channels):
         events.register(descriptor, select.POLLIN)
     server = os.getpid()
     while ready := events.poll(None if children else idle * 1000):
@@ -273,30 +296,50 @@ def _serve(channel: socket.socket, parent: int, idle: float) -> Callable[[], Non
                 return None
             if descriptor in children:
                 events.unregister(descriptor)
-                os.waitpid(children.pop(descriptor), 0)
+                os.waitpid(children.pop(descriptor).pid, 0)
                 os.close(descriptor)
                 continue
+            channel = channels[descriptor]
             message, handles, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_DESCRIPTORS)
             if not message:
-                return None
+                if channel is parents:
+                    return None
+                events.unregister(descriptor)
+                channels.pop(descriptor).close()
+                for handle, child in children.items():
+                    if child.channel is channel:
+                        signal.pidfd_send_signal(handle, signal.SIGTERM)
+                continue
             asked = pickle.loads(message)
-            if asked is None:
-                return None
             if isinstance(asked, list):
                 _import(asked)
+                continue
+            if asked == _CONNECT:
+                channels[handles[0]] = socket.socket(fileno=handles[0])
+                events.register(handles[0], select.POLLIN)
                 continue
             if (forked := os.fork()) == 0:
                 for inherited in (ends, *children):
                     os.close(inherited)
+                for inherited_channel in channels.values():
+                    inherited_channel.close()
                 return partial(_become_keeper, asked, handles, server)
-            child = os.pidfd_open(forked)
-            children[child] = forked
-            events.register(child, select.POLLIN)
+            process = os.pidfd_open(forked)
+            children[process] = _Child(forked, channel)
+            events.register(process, select.POLLIN)
             with suppress(OSError):
-                socket.send_fds(channel, [str(forked).encode()], [child])
+                socket.send_fds(channel, [str(forked).encode()], [process])
             for handle in handles:
                 os.close(handle)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A keeper that was forked, and by way of which channel."""
+
+    pid: int
+    channel: socket.socket
 
 
 def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:

@@ -1,7 +1,7 @@
 """A lease in a fresh interpreter: another process of a worker's own program, which ends with the lease.
 
 It gets the same job and has the same environment; its events are passed on as if they were the worker's. It
-is forked off a server that stands by, with all imports done, or else started anew.
+is forked off a server that stands by, with all imports done; where none does any more, it is started anew.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FreshInterpreter:
     ) -> None:
         """Run a lease to its end and pass its events on, unless it is not wanted any more."""
         began = perf_counter()
-        process, standby = self._start()
+        process = self._start()
         try:
             process.send_first(self._greeting)
             process.send(encode(replace(lease, fresh=False)))
@@ -67,16 +67,14 @@ class FreshInterpreter:
                     return
         finally:
             process.kill()
-            if standby is not None:
-                standby.end()
             with suppress(OSError):
                 lease_log.keep(self._log)
 
-    def _start(self) -> tuple[WorkerProcess, ForkClient | None]:
-        """Start a process; return it, and the server that it was forked off, which serves once."""
-        standby, self._standby = self._standby, None
-        if standby is not None:
-            with suppress(EOFError):  # it had nothing to do for too long
-                cores = sorted(os.sched_getaffinity(0))
-                return WorkerProcess(self._worker, self._log, os.environ, cores, modules=standby), standby
-        return WorkerProcess(self._worker, self._log, os.environ, cores=()), None
+    def _start(self) -> WorkerProcess:
+        if self._standby is not None:
+            cores = sorted(os.sched_getaffinity(0))
+            try:
+                return WorkerProcess(self._worker, self._log, os.environ, cores, modules=self._standby)
+            except EOFError:  # it had nothing to do for too long
+                self._standby = None
+        return WorkerProcess(self._worker, self._log, os.environ, cores=())

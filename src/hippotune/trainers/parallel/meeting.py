@@ -46,6 +46,12 @@ def _tcp_store(host: str, port: int, **options: Any) -> Any:
     return dist.TCPStore(host, port, None, timeout=TIMEOUT, wait_for_workers=False, **options)  # type: ignore[attr-defined]
 
 
+def any_gpu_twice(store: Any, share: Share, gpu: str) -> bool:
+    """Tell all ranks which GPU this one computes on, and return whether two ranks name the same."""
+    store.set(f"gpu {share.rank}", gpu)
+    return len({store.get(f"gpu {rank}") for rank in range(share.width)}) < share.width
+
+
 @contextmanager
 def on_this_machine(only: bool) -> Iterator[None]:
     """Have gloo listen on the loopback device alone: the machine's name may lead elsewhere, or nowhere."""

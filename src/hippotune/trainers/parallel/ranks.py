@@ -13,6 +13,7 @@ run in the same. What always holds:
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.parallel import blocks
 from hippotune.trainers.parallel.meeting import (
     TIMEOUT,
+    any_gpu_twice,
     disconnect,
     on_this_machine,
     open_sockets,
@@ -108,8 +110,10 @@ class Ranks:
         with self._speaking(), on_this_machine(meeting.startswith("file:")):
             self._store = open_store(meeting, self.share)
             before = open_sockets()
-            # Messages go by gloo, on the CPU; gradients on a GPU go by NCCL.
-            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            # Messages go by gloo, on the CPU; gradients on a GPU go by NCCL, which wants a GPU for each rank.
+            gpu = f"{socket.gethostname()} {os.environ.get('CUDA_VISIBLE_DEVICES', f'of rank {rank}')}"
+            by_nccl = torch.cuda.is_available() and not any_gpu_twice(self._store, self.share, gpu)
+            backend = "cpu:gloo,cuda:nccl" if by_nccl else "gloo"
             dist.init_process_group(backend, store=self._store, rank=rank, world_size=width, timeout=TIMEOUT)
             self._sockets = open_sockets().items() - before.items()
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
-from hippotune.short import listed
+from hippotune.short import listed, plural
 
 try:
     import torch
@@ -286,9 +286,11 @@ def _chosen_device(name: Any) -> torch.device:
             f"settings['device'] is {name!r}; expected a torch device, like 'cuda' or 'cpu'"
         ) from error
     if device.type == "cuda" and (device.index or 0) >= (gpus := torch.cuda.device_count()):
+        seen = plural(gpus, "GPU")
         raise InvalidInput(
-            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each worker a "
-            "GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
+            f"settings['device'] is {name!r}, but this worker sees {seen}; "
+            + ("expected 'cuda', or no device" if gpus else "expected 'cpu', or no device")
+            + ". hippo.Local gives each worker a GPU of its own, and hippo.Ray what slot= says"
         )
     return device
 
