@@ -30,7 +30,7 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Place
+from hippotune.stages.tasks import Place
 
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.

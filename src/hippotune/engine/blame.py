@@ -25,7 +25,7 @@ from hippotune.protocol.commands import Note, Wake
 from hippotune.protocol.events import Woken
 from hippotune.protocol.failures import FailureKind
 from hippotune.short import plural
-from hippotune.stages.frontier import Place
+from hippotune.stages.tasks import Place
 
 
 @dataclass(frozen=True, slots=True)

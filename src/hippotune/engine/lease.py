@@ -12,7 +12,7 @@ from hippotune.engine.held_numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.protocol.commands import Segment
-from hippotune.stages.frontier import Path
+from hippotune.stages.tasks import Path
 
 # How many lines of a lease's history are kept.
 _LINES = 30

@@ -91,7 +91,7 @@ class Leases:
         node = lease.node_at(event.step)
         is_for_proof = self._proofs.measured(lease, event)
         if not event.metrics:
-            state.promises.break_evaluation(lease, event.step)
+            state.promises.evaluations.discard(lease, event.step)
             return
         state.promises.evaluations.discard(lease, event.step)
         if event.step not in node.metrics and not is_for_proof:
@@ -109,7 +109,7 @@ class Leases:
             state.now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
         )
         for step in sorted(event.evaluations):
-            state.promises.break_evaluation(lease, step)
+            state.promises.evaluations.discard(lease, step)
         for step in sorted(event.saves):
             state.promises.break_save(lease, step)
         state.leases.forget_if_done(lease)

@@ -35,7 +35,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
-from hippotune.stages.frontier import Path
+from hippotune.stages.tasks import Path
 
 # The reference is not stopped if it reaches the end of its path within this many seconds.
 _SOON = 5.0

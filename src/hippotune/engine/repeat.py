@@ -11,7 +11,7 @@ from hippotune.plan.facts import Position, ProofRecorded
 from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.proof import ProofPolicy, Run, Verdict
 from hippotune.sequences.config import Config
-from hippotune.stages.frontier import Path
+from hippotune.stages.tasks import Path
 
 
 class Owner(Protocol):

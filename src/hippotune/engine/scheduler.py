@@ -18,7 +18,7 @@ from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
 from hippotune.scheduling.tail import first_task
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Path, Place, Task
+from hippotune.stages.tasks import Path, Place, Task
 
 # How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
@@ -121,8 +121,7 @@ class Scheduler:
 
     def _turns(self) -> dict[str, int]:
         """Return the studies that want anything, in the order of their turns, with their places in it."""
-        wanting = self._frontier.wanting
-        studies = [study for study in self._frontier.studies() if study in wanting]
+        studies = list(self._frontier.wanting)
         if len(studies) > 1:
             studies.sort(key=self._leases.ranks())
         return {study: place for place, study in enumerate(studies)}
@@ -135,7 +134,7 @@ class Scheduler:
 
     def first(self, studies: Collection[str]) -> str:
         """Return the study whose turn is next, of some."""
-        return min((each for each in self._frontier.studies() if each in studies), key=self._leases.ranks())
+        return min((each for each in self._frontier.wanting if each in studies), key=self._leases.ranks())
 
     def _askers(self, task: Task, turns: Mapping[str, int]) -> list[str]:
         """Return the studies that wait for a task's end, in the order of their turns."""

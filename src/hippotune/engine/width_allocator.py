@@ -21,7 +21,7 @@ from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import Ladder, Room, longest_first, spread
 from hippotune.sequences.config import Config
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.tasks import Place, Task
 
 Fits = Callable[[Mapping[str, Any], int], bool]
 

@@ -32,7 +32,7 @@ from hippotune.protocol.commands import Note
 from hippotune.protocol.events import LeaseFailed, MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.tasks import Place, Task
 
 # How many pilots may come to nothing, one after the other, before no more is sent.
 _MOST_PILOTS = 8
