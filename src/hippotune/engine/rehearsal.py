@@ -162,10 +162,10 @@ class Rehearsal:
 
     def _cut(self, lease: Lease) -> None:
         """Stop the reference a step later if its path is long, so that its worker is free for the proofs."""
-        profile = self._state.profile
-        left = (lease.end - lease.at) * (profile.usual or 0.0) * lease.node_at(lease.end).pace
+        profile, now = self._state.profile, self._state.now
+        left = (profile.usual or 0.0) * lease.time_left(profile, now, lease.end)
         if lease.end > lease.at + 1 and left > _SOON and self._checkpoints.has_room_to_stop():
-            lease.note(self._state.now, "to stop, so that its training can be repeated")
+            lease.note(now, "to stop, so that its training can be repeated")
             lease.stopping = True
             self._orders.stop_at(lease, lease.at + 1)
 

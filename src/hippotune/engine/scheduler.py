@@ -102,11 +102,8 @@ class Scheduler:
         paths = [task.path() for task in tasks] + [lease.left for lease in self._leases.training()]
         if any(self._state.kinds_for(task.goal) is not None for task in tasks) or self._has_branches(paths):
             return longest
-        usual = self._state.profile.usual or math.inf
-        busy = [
-            max(lease.cost(lease.at, lease.end) - (self._state.now - lease.updated_at) / usual, 0.0)
-            for lease in self._leases.running()
-        ]
+        profile, now = self._state.profile, self._state.now
+        busy = [lease.time_left(profile, now, lease.end) for lease in self._leases.running()]
         return tasks[first_task([task.reach for task in tasks], [*busy, *[0.0] * free])]
 
     def _has_branches(self, paths: Iterable[Path]) -> bool:

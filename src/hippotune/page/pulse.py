@@ -58,7 +58,7 @@ def _taken(runtime: Runtime) -> dict[str, Any]:
         },
         "usual": profile.usual,
         "slots": engine.workers.slots,
-        "chain": max([(lease.goal - lease.at) / profile.speed(lease.width) for lease in running], default=0),
+        "chain": max([lease.time_left(profile, now, lease.goal) for lease in running], default=0),
     }
 
 

@@ -93,6 +93,13 @@ class MetricsRequired:
 
 
 @dataclass(frozen=True)
+class StudyClosed:
+    """Nobody uses a study any more: what its tuner read, and which results are its best, is forgotten."""
+
+    study: str
+
+
+@dataclass(frozen=True)
 class WidthChanged:
     """From now on this policy chooses how wide leases are; without one, each has one slot."""
 
@@ -371,6 +378,7 @@ Event = (
     | BestChanged
     | WorthChanged
     | MetricsRequired
+    | StudyClosed
     | WidthChanged
     | SlotsAwaited
     | DeadlineSet
