@@ -84,7 +84,7 @@ class Blame:
             self._forget(stage.place)
             times = plural(trouble.losses.total(), "time")
             lost = f"lost {times} on the way to step {stage.step}, alone on its worker too"
-            state.commands.append(Note(f"a stage is suspended: it was {lost}"))
+            state.commands.append(Note(f"{self._who_waits(stage)} is suspended: it was {lost}"))
             whole = reason if reason.startswith(cause) else f"{cause}\n{reason}"
             self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {whole}", suspended=True)
         else:
@@ -96,9 +96,21 @@ class Blame:
         trouble.until = state.now + pause
         state.frontier.pause(stage.place)
         state.commands.append(
-            Note(f"lost on the way to step {stage.step} ({cause}); retry {losses} follows after {pause:g} s")
+            Note(
+                f"{self._who_waits(stage)} was lost on the way to step {stage.step} ({cause}); "
+                f"retry {losses} follows after {pause:g} s"
+            )
         )
         state.commands.append(Wake(trouble.until))
+
+    def _who_waits(self, stage: Stage) -> str:
+        """Name a stage by a trial that waits for it."""
+        frontier = self._state.frontier
+        task = frontier.task(*stage.place)
+        if task is None:  # none does any more
+            return "a stage"
+        request = self._state.requests[min(frontier.wants[task.goal][task.end].requests)].request
+        return f"trial {request.trial} of study {request.study!r}"
 
     def woken(self, event: Woken) -> None:
         """Pauses that end by now are over."""
