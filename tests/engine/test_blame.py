@@ -122,7 +122,8 @@ def test_pauses_between_retries_grow_and_the_study_goes_on_meanwhile() -> None:
     notes = [command.text for command in world.commands if isinstance(command, Note)]
     assert notes == [
         *(
-            f"trial 1 of study 'study' was lost on the way to step 2 (died: killed); retry {n} follows after {pause} s"
+            "trial 1 of study 'study' was lost on the way to step 2 (died: killed); "
+            f"retry {n} follows after {pause} s"
             for n, pause in ((1, 10), (2, 20), (3, 40))
         ),
         "trial 1 of study 'study' is suspended: it was lost 4 times on the way to step 2, "

@@ -53,27 +53,18 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
 )
 
 
+@dataclass(eq=False, repr=False)
 class Assignment:
     """Starts leases, and stops those that are to go on at another width."""
 
-    def __init__(
-        self,
-        state: State,
-        scheduler: Scheduler,
-        orders: Orders,
-        checkpoints: Checkpoints,
-        proofs: Proofs,
-        blame: Blame,
-        interim: Interim,
-    ) -> None:
-        self._state = state
-        self._blame = blame
-        self._interim = interim
-        self._scheduler = scheduler
-        self._orders = orders
-        self._checkpoints = checkpoints
-        self._proofs = proofs
-        self._unsettled = False
+    _state: State
+    _scheduler: Scheduler
+    _orders: Orders
+    _checkpoints: Checkpoints
+    _proofs: Proofs
+    _blame: Blame
+    _interim: Interim
+    _unsettled: bool = False
 
     def assign(self, event: Event) -> None:
         """Give work to free workers, after an event."""

@@ -41,12 +41,12 @@ class Stage:
     is_alone: bool
 
 
+@dataclass(eq=False, repr=False)
 class Blame:
     """Books losses on stages, pauses these, and suspends them."""
 
-    def __init__(self, state: State, failures: RequestFailures) -> None:
-        self._state = state
-        self._failures = failures
+    _state: State
+    _failures: RequestFailures
 
     def stage_of(self, lease: Lease, at: int | None = None) -> Stage | None:
         """Return the stage that a lease is in after `at` steps, or was last heard in; None at its end.

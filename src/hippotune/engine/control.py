@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from hippotune.engine.checkpoints import Checkpoints
@@ -23,13 +24,13 @@ from hippotune.protocol.events import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Control:
     """Handles the events of those who run studies."""
 
-    def __init__(self, state: State, orders: Orders, checkpoints: Checkpoints) -> None:
-        self._state = state
-        self._orders = orders
-        self._checkpoints = checkpoints
+    _state: State
+    _orders: Orders
+    _checkpoints: Checkpoints
 
     def metrics_required(self, event: MetricsRequired) -> None:
         """A study's tuner reads these metrics too."""

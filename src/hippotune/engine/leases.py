@@ -7,6 +7,8 @@ running ──────────▶ saving ──────────�
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
@@ -29,26 +31,17 @@ from hippotune.protocol.events import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Leases:
     """Handles the events of leases."""
 
-    def __init__(
-        self,
-        state: State,
-        requests: Requests,
-        failures: RequestFailures,
-        checkpoints: Checkpoints,
-        proofs: Proofs,
-        blame: Blame,
-        interim: Interim,
-    ) -> None:
-        self._state = state
-        self._requests = requests
-        self._failures = failures
-        self._checkpoints = checkpoints
-        self._proofs = proofs
-        self._blame = blame
-        self._interim = interim
+    _state: State
+    _requests: Requests
+    _failures: RequestFailures
+    _checkpoints: Checkpoints
+    _proofs: Proofs
+    _blame: Blame
+    _interim: Interim
 
     # On the way.
 

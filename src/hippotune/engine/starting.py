@@ -25,7 +25,7 @@ def open_lease(
 
 
 def first_orders(state: State, lease: Lease, warm: bool = False) -> RunLease:
-    """Return what a lease's leader is told, as things are. One that is warm holds the state it starts from."""
+    """Return what a lease's leader is told, as things are; `warm` says that it holds the first state."""
     source = None if warm or not lease.start else lease.node_at(lease.start).checkpoints[lease.start]
     return RunLease(
         lease=lease.id,

@@ -194,12 +194,10 @@ _open: dict[tuple[str, str], Runtime] = {}
 _opening = threading.Lock()
 
 
-def acquire(
-    place: str, key: PlanKey, executor: Executor, study: str, make: Callable[[], Runtime]
-) -> Runtime:
+def acquire(place: str, key: PlanKey, executor: Executor, study: str, make: Callable[[], Runtime]) -> Runtime:
     """Return the runtime of a plan in this process, making it where it is not open.
 
-    Studies on one plan share it, known by their names. A study that brings other workers gets them as soon as nothing is running
+    Studies on one plan share it. A study that brings other workers gets them as soon as nothing is running
     on the plan with the present ones.
     """
     with _opening:
