@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from hippotune import Config, GridSearch, Simulated, Study
+from hippotune import Config, GridSearch, Local, Pool, Simulated, Study
 from hippotune.executors.base import Executor
+from hippotune.executors.local.pool import Pooled
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.pool import Served, SlotPool
@@ -104,6 +105,18 @@ def test_plans_that_leave_a_pool_leave_nothing_behind() -> None:
         if plan == 0:
             before = sizes(pool)
     assert grown(before, sizes(pool)) == {}
+
+
+def test_plans_that_leave_before_their_processes_are_up_leave_nothing_behind() -> None:
+    pool, executors = Pool(workers=2), list[Local]()
+    for _ in range(5):
+        executors.append(executor := pool.executor())
+        assert isinstance(executor, Pooled)
+        plan = pool.enter(executor, lambda event: None)
+        pool.demand(plan, 2)
+        pool.leave(plan)
+    assert not pool._opened
+    assert not pool._plans
 
 
 def test_notes_are_not_remembered_for_ever() -> None:
