@@ -122,12 +122,25 @@ def test_pauses_between_retries_grow_and_the_study_goes_on_meanwhile() -> None:
     notes = [command.text for command in world.commands if isinstance(command, Note)]
     assert notes == [
         *(
-            f"lost on the way to step 2 (died: killed); retry {n} follows after {pause} s"
+            "trial 1 of study 'study' was lost on the way to step 2 (died: killed); "
+            f"retry {n} follows after {pause} s"
             for n, pause in ((1, 10), (2, 20), (3, 40))
         ),
-        "a stage is suspended: it was lost 4 times on the way to step 2, alone on its worker too",
+        "trial 1 of study 'study' is suspended: it was lost 4 times on the way to step 2, "
+        "alone on its worker too",
     ]
     assert world.now > 10 + 20 + 40
+
+
+def test_trials_that_are_lost_at_the_same_step_are_told_apart() -> None:
+    world = World(slots=2)
+    world.submit((FLAT, 5), (Config({"lr": 0.3}), 5))
+    for number in (0, 1):
+        world.move(number)
+    world.kill(0)
+    world.kill(1)
+    first, second = (command.text for command in world.commands if isinstance(command, Note))
+    assert first == second.replace("trial 2", "trial 1") != second
 
 
 def test_a_pause_that_was_prolonged_is_not_ended_by_the_alarm_of_the_one_before() -> None:

@@ -29,6 +29,7 @@ from hippotune.protocol.events import (
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Constant, Cosine, Exponential, Linear, MultiStep, Piecewise, Warmup
 from hippotune.sequences.config import Config
+from hippotune.shell.pulse import take_pulse
 
 
 def config(lr: object) -> Config:
@@ -78,6 +79,22 @@ def test_the_first_decision_follows_from_what_steps_took_before() -> None:
         world.submit((FLAT, 12), (DECAY, 10))
         assert leases(world)[0].config == first
     assert slow.pace > quick.pace
+
+
+def test_the_time_that_is_left_goes_by_how_long_the_steps_of_each_lease_take() -> None:
+    plan = Plan()
+    for each in (FLAT, DECAY):
+        plan.place(each, 100)
+    measured = [MeasuredSteps(0, 1.0, 50, 50.0), MeasuredSteps(1, 1.0, 50, 250.0)]
+    world = World(slots=2, plan=plan, measured=measured)
+    world.tick = 0.0
+    world.submit((FLAT, 12), (DECAY, 10))
+    usual = world.engine.profile.usual or 0.0
+    pulse = take_pulse(world.engine, world.now, 2, 0.0, None)
+    assert pulse.chain == pytest.approx(1 + 9 * 5)
+    assert usual * world.engine.plan[1].pace == pytest.approx(5)
+    pulse = take_pulse(world.engine, world.now + 20, 2, 0.0, None)
+    assert pulse.chain == pytest.approx(1 + 9 * 5 - 20)
 
 
 def test_a_span_says_what_its_steps_took() -> None:

@@ -38,7 +38,7 @@ def test_every_lease_is_on_slots_that_suit_it_and_every_result_is_right(
     }
     for command in world.commands:
         if isinstance(command, RunLease):
-            for worker in (command.worker, *command.peers):
+            for worker in command.workers:
                 assert kinds[worker] in suitable(command.config)
 
 

@@ -12,7 +12,7 @@ from engine.world import State, Worker, World
 from hippotune.plan.facts import Position, ProofRecorded, SpanRecorded, refutation
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Abort, Note, RunLease
-from hippotune.protocol.events import Halted, MetricsRequired, WorkerLost
+from hippotune.protocol.events import Halted, LeaseFailed, MetricsRequired, WorkerLost
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Config, MultiStep
 
@@ -362,3 +362,18 @@ def test_the_checkpoint_that_proofs_start_from_stays_until_they_are_over() -> No
     assert need(Position(0, 1)) == 2
     world.run()
     assert 1 not in world.engine.plan.nodes[0].checkpoints
+
+
+def test_a_proof_that_fails_while_it_loads_has_a_span() -> None:
+    world = World(1, proofs=EXACT)
+    world.submit((FLAT, 10))
+    while not (found := [lease for lease in proofs(world) if lease.start]):
+        world.moves()[0]()
+    (lease,), worker = found, world.workers[found[0].worker]
+    assert worker.run is not None
+    worker.run.next()
+    seconds = world.engine.proof_work.seconds
+    world.feed(LeaseFailed(lease.lease, worker.run.fail(), "Boom", "load"))
+    (span,) = [span for span in world.spans() if span.lease == lease.lease]
+    assert (span.kind, span.first, span.last) == ("proof", lease.start, lease.start)
+    assert span.ended - span.began == world.engine.proof_work.seconds - seconds > 0

@@ -54,7 +54,7 @@ def test_a_chain_that_everything_waits_for_gets_all_slots_that_it_can_have() -> 
     requests = world.submit((LONG, 60))
     (lease,) = leases(world)
     assert lease.width == 3
-    assert (lease.worker, *lease.peers) == (0, 1, 2)
+    assert lease.workers == (0, 1, 2)
     world.run()
     assert_right(world, requests)
     assert world.steps_trained == 60

@@ -192,13 +192,13 @@ class World:
             match command:
                 case RunLease():
                     worker = self.workers[command.worker]
-                    for each in (worker, *(self.workers[peer] for peer in command.peers)):
+                    for each in (self.workers[number] for number in command.workers):
                         assert each.number not in self.released, "a worker that was released got a lease"
                         assert (each.lease, each.helps) == (None, None), "a busy worker was given a lease"
                         each.helps = command.lease if each is not worker else None
                     self._check_slots()
                     if command.peers:
-                        self.together[command.lease] = (command.worker, *command.peers)
+                        self.together[command.lease] = command.workers
                     worker.run, worker.update = LeaseRun(command), None
                 case UpdateLease():
                     worker = self.workers[command.worker]

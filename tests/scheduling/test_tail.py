@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import hippotune as hippo
 from hippotune.scheduling.tail import first_task
-from hippotune.stages.frontier import Frontier, Task
+from hippotune.stages.frontier import Frontier
+from hippotune.stages.tasks import Task
 
 Choose = Callable[[Sequence[float], Sequence[float]], int]
 

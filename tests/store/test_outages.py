@@ -57,7 +57,8 @@ class Writing:
         self.store = store
         self.notes: list[str] = []
         self.lost = threading.Event()
-        self.writer = Writer(store, asyncio.new_event_loop(), self._hear, limits)
+        self.loop = asyncio.new_event_loop()
+        self.writer = Writer(store, self.loop, self._hear, limits)
         self._handed: list[Fact] = []
 
     def _hear(self, text: str) -> None:
@@ -69,9 +70,16 @@ class Writing:
         self._handed += (more := facts(first, count))
         self.writer.submit(more, lambda error: None)
 
+    def flush(self) -> None:
+        """Wait until everything that was handed over is durable."""
+        durable = self.loop.create_future()
+        self.writer.submit((), durable.set_result)
+        if (error := self.loop.run_until_complete(durable)) is not None:
+            raise error
+
     def expect_all(self, view: SqlStore) -> None:
         """Everything that was handed over is stored, once and in order."""
-        self.writer.flush()
+        self.flush()
         spans = [fact for fact in self._handed if isinstance(fact, SpanRecorded)]
         assert list(view.spans()) == spans
         stored = list(view.read())
@@ -110,7 +118,7 @@ def test_a_terminated_backend_costs_nothing(postgresql: str, begin: Begin) -> No
     writing = begin(postgresql)
     for _ in range(3):
         writing.hand_over()
-        writing.writer.flush()
+        writing.flush()
         terminate(postgresql)
     writing.hand_over()
     writing.expect_all(writing.store)
@@ -123,7 +131,7 @@ def test_a_server_that_is_restarted_costs_nothing(
 ) -> None:
     writing = begin(postgresql)
     writing.hand_over()
-    writing.writer.flush()
+    writing.flush()
     running_server.stop()
     try:
         writing.hand_over()
@@ -142,7 +150,7 @@ def test_connections_that_are_used_up_are_waited_for(postgresql: str, begin: Beg
     few = postgresql.replace("hippo@", "few@")
     writing = begin(few)
     writing.hand_over()
-    writing.writer.flush()
+    writing.flush()
     terminate(postgresql, "usename = 'few'")
     others = [psycopg.connect(few) for _ in range(2)]
     writing.hand_over()
@@ -212,7 +220,7 @@ def test_a_network_that_is_cut_without_a_word_is_noticed_and_nothing_is_written_
     stack.callback(proxy.close)
     writing = begin(proxy.url)
     writing.hand_over()
-    writing.writer.flush()
+    writing.flush()
     committing, cuts = threading.Event(), iter([True])
 
     def swallow(data: bytes, to_server: bool) -> bool:
@@ -233,7 +241,7 @@ def test_a_plan_that_another_process_has_had_meanwhile_is_not_written_to(
 ) -> None:
     writing = begin(postgresql)
     writing.hand_over()
-    writing.writer.flush()
+    writing.flush()
     terminate(postgresql)
     with open_store(home, postgresql) as catalog:
         other = catalog.plan(KEY)
@@ -243,7 +251,7 @@ def test_a_plan_that_another_process_has_had_meanwhile_is_not_written_to(
         other.close()
         writing.hand_over()
         with pytest.raises(StoreError, match=r"another process has used the plan .* run again"):
-            writing.writer.flush()
+            writing.flush()
         assert len(list(catalog.view(KEY).spans())) == 10
 
 
@@ -260,11 +268,11 @@ def test_an_outage_beyond_its_limits_ends_the_writing_and_says_them(
 ) -> None:
     writing = begin(postgresql, limits)
     writing.hand_over(1)
-    writing.writer.flush()
+    writing.flush()
     running_server.stop()
     try:
         writing.hand_over(5)
         with pytest.raises(StoreError, match=f"waited for up to {limit}.*run again when it is back"):
-            writing.writer.flush()
+            writing.flush()
     finally:
         running_server.start()

@@ -213,6 +213,21 @@ def test_a_budget_is_used_to_the_end_by_one_worker_if_there_is_too_little_for_tw
     assert report.work.worker_seconds == pytest.approx(60)
 
 
+def test_a_slow_trial_that_runs_has_the_first_claim_to_a_budget() -> None:
+    def slow_first(hp: hippo.Hyperparameters, width: float) -> float:
+        return 1.0 if hp["n"] else 10.0
+
+    executor = Simulated(2, metrics=level, seconds_per_step=slow_first, progress=10.0)
+    with Study("slow", Idle, executor=executor, audit=0) as study:
+        study.eval({"n": 99}, 50)
+        study.eval({"n": 0}, 5)  # how long steps take is known
+        grid = GridSearch(numbered(9), "score", "max", 100)
+        report = study.tune(grid, budget=1250 / 3600, progress=False)
+    assert report.ended_by == "budget"
+    assert report.trials[0].step == 100
+    assert report.work.worker_seconds <= 1250
+
+
 def test_whichever_limit_comes_first_ends_it() -> None:
     grid = GridSearch(numbered(9), "score", "max", 10)
     assert tuned(grid, workers=2, deadline=35, budget=1.0).ended_by == "deadline"

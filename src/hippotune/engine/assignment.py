@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from hippotune.engine.blame import Blame
@@ -11,9 +12,9 @@ from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.scheduler import Choice, Scheduler, source_of
+from hippotune.engine.starting import first_orders, open_lease, send
 from hippotune.engine.state import State
 from hippotune.engine.width_allocator import WidthAllocator
-from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
@@ -30,7 +31,7 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Place
+from hippotune.stages.tasks import Place
 
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
@@ -52,27 +53,18 @@ _UNSETTLING: frozenset[type[Event]] = frozenset(
 )
 
 
+@dataclass(eq=False, repr=False)
 class Assignment:
     """Starts leases, and stops those that are to go on at another width."""
 
-    def __init__(
-        self,
-        state: State,
-        scheduler: Scheduler,
-        orders: Orders,
-        checkpoints: Checkpoints,
-        proofs: Proofs,
-        blame: Blame,
-        interim: Interim,
-    ) -> None:
-        self._state = state
-        self._blame = blame
-        self._interim = interim
-        self._scheduler = scheduler
-        self._orders = orders
-        self._checkpoints = checkpoints
-        self._proofs = proofs
-        self._unsettled = False
+    _state: State
+    _scheduler: Scheduler
+    _orders: Orders
+    _checkpoints: Checkpoints
+    _proofs: Proofs
+    _blame: Blame
+    _interim: Interim
+    _unsettled: bool = False
 
     def assign(self, event: Event) -> None:
         """Give work to free workers, after an event."""
@@ -153,23 +145,9 @@ class Assignment:
                 source if task.start else None, width >= 1, shunned, kinds=state.kinds_for(task.goal)
             )
         warm = task.start > 0 and state.workers.holds(worker) == source
-        lease = Lease(
-            state.leases.next_number(),
-            choice.study,
-            worker,
-            task.path(),
-            task.end,
-            state.now,
-            task.start,
-            width,
-        )
-        lease.loads, lease.updated_at = task.start > 0 and not warm, state.now
-        lease.platform = state.workers.platform(worker)
-        state.leases.open(lease)
+        lease = open_lease(state, choice.study, worker, task.path(), width)
+        lease.loads = task.start > 0 and not warm
         self._orders.take_on(lease)
-        state.workers.take(worker, lease.id, width)
-        kinds = state.kinds_for(task.goal)
-        lease.peers = tuple(state.workers.join_lease(lease.id, worker, kinds) for _ in range(1, int(width)))
         if proves is not None:
             self._proofs.width.adopt(lease, proves)
         self._proofs.adopt(lease)
@@ -177,29 +155,12 @@ class Assignment:
             self._limit(lease, state.allocator.turn(lease))
         self._blame.isolate(lease)
         self._interim.adopt(lease)
-        command = RunLease(
-            lease=lease.id,
-            worker=worker,
-            config=task.goal.config,
-            start=lease.start,
-            end=lease.end,
-            segments=lease.segments,
-            saves=frozenset(lease.saves),
-            evaluations=frozenset(lease.evaluations),
-            source=None if warm or not task.start else state.plan[source.node].checkpoints[task.start],
-            warm=warm,
-            required=state.required,
+        orders = replace(
+            first_orders(state, lease, warm),
             probe=not state.probed and task.start == 0,
-            peers=lease.peers,
-            width=width,
-            notes=frozenset(lease.notes),
             patience=1 if trouble is None else trouble.patience,
-            checkpoint_every=lease.checkpoint_every,
         )
-        lease.last_sent = lease.orders
-        with_peers = "".join(f", {peer}" for peer in lease.peers)
-        lease.note(state.now, f"given to worker {worker}{with_peers}{', warm' if warm else ''}")
-        state.commands.append(command)
+        send(state, lease, orders, ", warm" if warm else "")
 
     def _limit(self, lease: Lease, turn: int) -> None:
         """Let a wide lease end where others branch off, or after a while: then widths are chosen anew."""

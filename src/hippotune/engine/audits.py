@@ -174,6 +174,5 @@ class Audits:
     def lost(self, repeat: Repeat, reason: str) -> None:
         """A repetition was lost with its worker: it is open again, unless that happens all the time."""
         self._running -= 1
-        repeat.again()
-        if repeat.losses <= self._state.retries.times and isinstance(repeat, Audit):
+        if repeat.may_again(self._state.retries) and isinstance(repeat, Audit):
             self._waiting.append(repeat)

@@ -25,7 +25,7 @@ from hippotune.protocol.commands import Note, Wake
 from hippotune.protocol.events import Woken
 from hippotune.protocol.failures import FailureKind
 from hippotune.short import plural
-from hippotune.stages.frontier import Place
+from hippotune.stages.tasks import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Stage:
     is_alone: bool
 
 
+@dataclass(eq=False, repr=False)
 class Blame:
     """Books losses on stages, pauses these, and suspends them."""
 
-    def __init__(self, state: State, failures: RequestFailures) -> None:
-        self._state = state
-        self._failures = failures
+    _state: State
+    _failures: RequestFailures
 
     def stage_of(self, lease: Lease, at: int | None = None) -> Stage | None:
         """Return the stage that a lease is in after `at` steps, or was last heard in; None at its end.
@@ -84,7 +84,7 @@ class Blame:
             self._forget(stage.place)
             times = plural(trouble.losses.total(), "time")
             lost = f"lost {times} on the way to step {stage.step}, alone on its worker too"
-            state.commands.append(Note(f"a stage is suspended: it was {lost}"))
+            state.commands.append(Note(f"{self._who_waits(stage)} is suspended: it was {lost}"))
             whole = reason if reason.startswith(cause) else f"{cause}\n{reason}"
             self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {whole}", suspended=True)
         else:
@@ -96,9 +96,21 @@ class Blame:
         trouble.until = state.now + pause
         state.frontier.pause(stage.place)
         state.commands.append(
-            Note(f"lost on the way to step {stage.step} ({cause}); retry {losses} follows after {pause:g} s")
+            Note(
+                f"{self._who_waits(stage)} was lost on the way to step {stage.step} ({cause}); "
+                f"retry {losses} follows after {pause:g} s"
+            )
         )
         state.commands.append(Wake(trouble.until))
+
+    def _who_waits(self, stage: Stage) -> str:
+        """Name a stage by a trial that waits for it."""
+        frontier = self._state.frontier
+        task = frontier.task(*stage.place)
+        if task is None:  # none does any more
+            return "a stage"
+        request = self._state.requests[min(frontier.wants[task.goal][task.end].requests)].request
+        return f"trial {request.trial} of study {request.study!r}"
 
     def woken(self, event: Woken) -> None:
         """Pauses that end by now are over."""

@@ -26,6 +26,10 @@ class Checkpoints:
             self._state.plan.find(config, step, key).position(step) for config, step, key in event.best
         }
 
+    def forget_best(self, study: str) -> None:
+        """The best results of a study are subject to the budget again."""
+        self._best.pop(study, None)
+
     def checkpoint_lost(self, event: CheckpointLost) -> None:
         """The files of a checkpoint are damaged or gone."""
         self.drop(event.position)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
+from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.orders import Orders
 from hippotune.engine.state import State
 from hippotune.protocol.events import (
@@ -17,21 +19,28 @@ from hippotune.protocol.events import (
     Resumed,
     ServedElsewhere,
     SlotsAwaited,
+    StudyClosed,
     WidthChanged,
 )
 
 
+@dataclass(eq=False, repr=False)
 class Control:
     """Handles the events of those who run studies."""
 
-    def __init__(self, state: State, orders: Orders) -> None:
-        self._state = state
-        self._orders = orders
+    _state: State
+    _orders: Orders
+    _checkpoints: Checkpoints
 
     def metrics_required(self, event: MetricsRequired) -> None:
         """A study's tuner reads these metrics too."""
         known = self._state.requirements.get(event.study, frozenset())
         self._state.requirements[event.study] = known | event.metrics
+
+    def study_closed(self, event: StudyClosed) -> None:
+        """Nobody uses a study any more."""
+        self._state.requirements.pop(event.study, None)
+        self._checkpoints.forget_best(event.study)
 
     def width_changed(self, event: WidthChanged) -> None:
         """Another policy chooses widths from now on."""

@@ -86,7 +86,7 @@ class Engine:
         leases = Leases(state, requests, failures, checkpoints, self.proofs, blame, interim)
         saves = Saves(state, requests, failures, checkpoints, orders, blame, interim)
         workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
-        control = Control(state, orders)
+        control = Control(state, orders, checkpoints)
         self._turns = Turns(state, self.scheduler, orders, checkpoints, workers, checkpoint_every)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
@@ -98,6 +98,7 @@ class Engine:
             events.CheckpointLost: checkpoints.checkpoint_lost,
             events.CheckpointDeleted: checkpoints.checkpoint_deleted,
             events.MetricsRequired: control.metrics_required,
+            events.StudyClosed: control.study_closed,
             events.WidthChanged: control.width_changed,
             events.SlotsAwaited: control.slots_awaited,
             events.DeadlineSet: control.deadline_set,

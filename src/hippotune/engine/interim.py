@@ -59,7 +59,7 @@ class Interim:
 
     def _is_long(self, lease: Lease, seconds: float) -> bool:
         profile, now = self._state.profile, self._state.now
-        left = (lease.end - lease.at) * (profile.usual or 0.0) / profile.speed(lease.width)
+        left = (profile.usual or 0.0) * lease.time_left(profile, now, lease.end)
         return now - lease.began + left >= seconds
 
     # Checkpoints.

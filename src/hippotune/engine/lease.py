@@ -12,7 +12,8 @@ from hippotune.engine.held_numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.protocol.commands import Segment
-from hippotune.stages.frontier import Path
+from hippotune.scheduling.profile import Profile
+from hippotune.stages.tasks import Path
 
 # How many lines of a lease's history are kept.
 _LINES = 30
@@ -123,8 +124,14 @@ class Lease:
         return part(self.path, self.at, self.end)
 
     def cost(self, first: int, last: int) -> float:
-        """Return how long the way from one step to another is, in usual steps."""
+        """Return how long the way from one step to another is on one slot, in usual steps."""
         return sum((end - start) * node.pace for node, start, end in part(self.path, first, last))
+
+    def time_left(self, profile: Profile, now: float, end: int) -> float:
+        """Return how long it still takes to come to a step, at its width, in usual steps."""
+        usual = profile.usual
+        gone = (now - self.updated_at) / usual if usual else 0.0
+        return max(self.cost(self.at, end) / profile.speed(self.width) - gone, 0.0)
 
     def node_at(self, step: int) -> Node:
         """Return the node that the state after `step` steps belongs to."""

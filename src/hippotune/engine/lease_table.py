@@ -146,14 +146,11 @@ class LeaseTable:
 
     def to_spend(self, study: str, now: float, profile: Profile) -> float:
         """Return what a study's running leases will still charge it until they end, as far as known."""
-        usual = profile.usual or 0.0
         left = (
-            max((lease.end - lease.at) * usual / profile.speed(lease.width) - (now - lease.updated_at), 0.0)
-            * float(lease.width)
-            / len(lease.payers)
+            lease.time_left(profile, now, lease.end) * float(lease.width) / len(lease.payers)
             for lease in self._paid_by(study)
         )
-        return sum(left)
+        return (profile.usual or 0.0) * sum(left)
 
     def _paid_by(self, study: str) -> Iterator[Lease]:
         return (lease for lease in self.running() if study in lease.payers)

@@ -7,6 +7,8 @@ running ──────────▶ saving ──────────�
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
@@ -29,26 +31,17 @@ from hippotune.protocol.events import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Leases:
     """Handles the events of leases."""
 
-    def __init__(
-        self,
-        state: State,
-        requests: Requests,
-        failures: RequestFailures,
-        checkpoints: Checkpoints,
-        proofs: Proofs,
-        blame: Blame,
-        interim: Interim,
-    ) -> None:
-        self._state = state
-        self._requests = requests
-        self._failures = failures
-        self._checkpoints = checkpoints
-        self._proofs = proofs
-        self._blame = blame
-        self._interim = interim
+    _state: State
+    _requests: Requests
+    _failures: RequestFailures
+    _checkpoints: Checkpoints
+    _proofs: Proofs
+    _blame: Blame
+    _interim: Interim
 
     # On the way.
 
@@ -91,7 +84,7 @@ class Leases:
         node = lease.node_at(event.step)
         is_for_proof = self._proofs.measured(lease, event)
         if not event.metrics:
-            state.promises.break_evaluation(lease, event.step)
+            state.promises.evaluations.discard(lease, event.step)
             return
         state.promises.evaluations.discard(lease, event.step)
         if event.step not in node.metrics and not is_for_proof:
@@ -109,7 +102,7 @@ class Leases:
             state.now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
         )
         for step in sorted(event.evaluations):
-            state.promises.break_evaluation(lease, step)
+            state.promises.evaluations.discard(lease, step)
         for step in sorted(event.saves):
             state.promises.break_save(lease, step)
         state.leases.forget_if_done(lease)

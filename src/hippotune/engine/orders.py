@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.state import State
@@ -10,12 +12,12 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import UpdateLease
 
 
+@dataclass(eq=False, repr=False)
 class Orders:
     """Makes promises on behalf of leases. Changes are sent at the end of the event."""
 
-    def __init__(self, state: State, checkpoints: Checkpoints) -> None:
-        self._state = state
-        self._checkpoints = checkpoints
+    _state: State
+    _checkpoints: Checkpoints
 
     def take_on(self, lease: Lease) -> None:
         """Promise everything that lies on the path of a lease that starts."""

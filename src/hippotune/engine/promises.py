@@ -10,7 +10,7 @@ frontier, and so do the requests that waited for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from hippotune.engine.lease import Lease
 from hippotune.plan.facts import Position
@@ -19,10 +19,14 @@ from hippotune.stages.frontier import Frontier
 
 
 class Ledger:
-    """Promises of one kind. `places` has the leases that promise something, by node and step."""
+    """Promises of one kind. `places` has the leases that promise something, by node and step.
 
-    def __init__(self) -> None:
+    `changed` hears where something is promised, and was not before, or the other way round.
+    """
+
+    def __init__(self, changed: Callable[[Node, int], None]) -> None:
         self.count = 0
+        self._changed = changed
         self._steps: dict[Lease, set[int]] = {}
         self._places: dict[Node, dict[int, dict[Lease, None]]] = {}
 
@@ -49,7 +53,11 @@ class Ledger:
         if step not in self._steps[lease]:
             self.count += 1
             self._steps[lease].add(step)
-            self._places.setdefault(lease.node_at(step), {}).setdefault(step, {})[lease] = None
+            node = lease.node_at(step)
+            leases = self._places.setdefault(node, {}).setdefault(step, {})
+            leases[lease] = None
+            if len(leases) == 1:
+                self._changed(node, step)
 
     def discard(self, lease: Lease, step: int) -> bool:
         """A promise is over; return whether there was one and no other lease has made the same."""
@@ -65,6 +73,7 @@ class Ledger:
         del self._places[node][step]
         if not self._places[node]:
             del self._places[node]
+        self._changed(node, step)
         return True
 
     def at(self, node: Node, step: int) -> list[Lease]:
@@ -82,8 +91,8 @@ class Promises:
     """See the module. `frontier` reads what is promised from the two ledgers."""
 
     def __init__(self) -> None:
-        self.evaluations = Ledger()
-        self.saves = Ledger()
+        self.evaluations = Ledger(lambda node, step: self.frontier.changed(node, step))
+        self.saves = Ledger(lambda node, step: self.frontier.changed(node, step - 1))
         self.frontier = Frontier(self.evaluations.places, self.saves.places)
         # Requests that have their metrics and wait for a checkpoint only, with their studies.
         self.waiting_for_save: dict[Position, dict[int, str]] = {}
@@ -136,25 +145,18 @@ class Promises:
         self.frontier.arrived(node, step)
         return list(self.waiting_for_save.pop(Position(node.id, step), ()))
 
-    def break_evaluation(self, lease: Lease, step: int) -> None:
-        """A lease will not evaluate at a step after all."""
-        if self.evaluations.discard(lease, step):
-            self.frontier.reopened(lease.node_at(step), step)
-
     def break_save(self, lease: Lease, step: int) -> None:
         """A lease will not save at a step after all."""
         if not self.saves.discard(lease, step):
             return
         node = lease.node_at(step)
-        if step not in node.checkpoints:
-            self.frontier.unmarked(node, step)
         for request, study in self.waiting_for_save.pop(Position(node.id, step), {}).items():
             self.frontier.ask(node, step, request, True, study)
 
     def release(self, lease: Lease, keep_saves_until: int | None) -> None:
         """A lease's workers are off it: it evaluates nothing more, and saves no further than to a step."""
         for step in sorted(lease.evaluations):
-            self.break_evaluation(lease, step)
+            self.evaluations.discard(lease, step)
         for step in sorted(lease.saves):
             if keep_saves_until is None or step > keep_saves_until:
                 self.break_save(lease, step)

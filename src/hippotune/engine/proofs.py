@@ -8,15 +8,18 @@ worker.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hippotune.engine.audits import Audits
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
 from hippotune.engine.orders import Orders
 from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import Repeat
+from hippotune.engine.starting import first_orders, open_lease, send
 from hippotune.engine.state import State
 from hippotune.engine.width_proof import WidthProof
-from hippotune.protocol.commands import DISK_FULL, Abort, RunLease
+from hippotune.protocol.commands import DISK_FULL, Abort
 from hippotune.protocol.events import (
     Event,
     LeaseFailed,
@@ -106,48 +109,27 @@ class Proofs:
         return self.audits.next(urgent)
 
     def _start(self, repeat: Repeat, worker: int) -> None:
-        state, start, end = self._state, repeat.start, repeat.path[-1][2]
-        lease = Lease(
-            state.leases.next_number(), repeat.study, worker, repeat.path, end, state.now, start, repeat.width
-        )
-        lease.proof, lease.notes, lease.updated_at = True, set(repeat.notes), state.now
-        lease.platform = repeat.platform = state.workers.platform(worker)
-        state.leases.open(lease)
+        state = self._state
+        lease = open_lease(state, repeat.study, worker, repeat.path, repeat.width, proof=True)
+        lease.notes, repeat.platform = set(repeat.notes), lease.platform
         for step in repeat.saves:
             state.promises.saves.add(lease, step)
-        state.workers.take(worker, lease.id, repeat.width)
-        others, kinds = int(repeat.width) - 1, state.kinds_for(repeat.path[-1][0])
-        lease.peers = tuple(state.workers.join_lease(lease.id, worker, kinds) for _ in range(others))
         self.running[lease.id] = repeat
-        command = RunLease(
-            lease=lease.id,
-            worker=worker,
-            config=repeat.config,
-            start=start,
-            end=end,
-            segments=lease.segments,
-            saves=frozenset(repeat.saves),
+        orders = replace(
+            first_orders(state, lease),
             evaluations=repeat.evaluations,
-            source=lease.node_at(start).checkpoints[start] if start else None,
-            required=state.required,
             probe=repeat.probe,
-            peers=lease.peers,
-            width=repeat.width,
-            notes=repeat.notes,
-            proof=True,
             fresh=repeat.fresh,
             nudged=repeat.nudged,
         )
-        lease.last_sent = (end, command.saves, command.evaluations, command.notes, None)
-        lease.note(state.now, f"given to worker {worker}, to prove something: {repeat.run.name}")
-        state.commands.append(command)
+        send(state, lease, orders, f", to prove something: {repeat.run.name}")
 
     def takes(self, event: Event) -> bool:
         """Handle an event of a proof lease; False for other leases, and for saves, which are all alike."""
         number: int | None = getattr(event, "lease", None)
         if number is None or (repeat := self.running.get(number)) is None:
             return False
-        lease, run = self._state.leases.expect(number, event, "running"), repeat.run
+        lease = self._state.leases.expect(number, event, "running")
         match event:
             case LeaseStarted():
                 lease.updated_at = self._state.now
@@ -156,9 +138,9 @@ class Proofs:
                 self.steps += event.steps
                 lease.at, lease.updated_at = event.step, self._state.now
             case StateNoted():
-                run.note(event.step, event.fingerprint, event.evaluated)
+                repeat.noted(event)
             case MetricsReported():
-                run.metrics[event.step] = event.metrics
+                repeat.measured(event)
             case LeaseFinished():
                 self._end(lease, event.step)
                 repeat.owner.done(repeat)
@@ -174,7 +156,7 @@ class Proofs:
                     if event.kind == "disk full":
                         self._state.commands.append(Abort(f"{DISK_FULL}\n{event.error}"))
                 else:
-                    run.error = event.error
+                    repeat.run.error = event.error
                     repeat.owner.done(repeat)
             case NumbersLogged():
                 pass
@@ -185,7 +167,7 @@ class Proofs:
     def _end(self, lease: Lease, step: int) -> None:
         state = self._state
         lease.note(state.now, f"ended at {step}")
-        lease.at = step
+        lease.at = max(lease.at, step)
         state.facts += state.leases.record(lease, state.now)
         for worker in lease.workers:
             state.workers.finish(worker, None, saved=True)

@@ -35,7 +35,7 @@ from hippotune.plan.node import Node
 from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
-from hippotune.stages.frontier import Path
+from hippotune.stages.tasks import Path
 
 # The reference is not stopped if it reaches the end of its path within this many seconds.
 _SOON = 5.0
@@ -56,7 +56,7 @@ class Rehearsal:
         self._trials: dict[Node, tuple[int, str]] = {}  # how far they were asked, and by which study
         self._asked = 0  # the furthest that anything was asked
         self._is_overdue = state.plan.order > 0 or any(node.checkpoints for node in state.plan.nodes)
-        self._losses = 0  # of the reference, where a proof lease is it
+        self._losses = 0  # of references that proof leases were
         self._is_given_up = False
         self._forget()
         state.pins.append(self._is_source)
@@ -155,27 +155,24 @@ class Rehearsal:
     def noted(self, lease: Lease, event: StateNoted) -> None:
         """A lease has said what its state is."""
         if lease is self._lease and self._reference is not None:
-            self._reference.run.note(event.step, event.fingerprint, event.evaluated)
+            self._reference.noted(event)
             if event.evaluated and event.step == self._reference.path[-1][2]:
                 self._complete()
                 self._cut(lease)
 
     def _cut(self, lease: Lease) -> None:
         """Stop the reference a step later if its path is long, so that its worker is free for the proofs."""
-        profile = self._state.profile
-        left = (lease.end - lease.at) * (profile.usual or 0.0) * lease.node_at(lease.end).pace
+        profile, now = self._state.profile, self._state.now
+        left = (profile.usual or 0.0) * lease.time_left(profile, now, lease.end)
         if lease.end > lease.at + 1 and left > _SOON and self._checkpoints.has_room_to_stop():
-            lease.note(self._state.now, "to stop, so that its training can be repeated")
+            lease.note(now, "to stop, so that its training can be repeated")
             lease.stopping = True
             self._orders.stop_at(lease, lease.at + 1)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease has metrics; return whether they are for the rehearsal only."""
-        if lease is not self._lease or self._reference is None:
+        if lease is not self._lease or self._reference is None or not self._reference.measured(event):
             return False
-        if event.step not in self._reference.evaluations:
-            return False
-        self._reference.run.metrics[event.step] = event.metrics
         return event.step not in self._state.frontier.wants.get(lease.node_at(event.step), {})
 
     def ended(self, lease: Lease) -> None:
@@ -284,7 +281,7 @@ class Rehearsal:
             return None
         path = _path_to(node.holder(steps), steps)
         reference = self._repeat("reference", path, self._trials[node][1], frozenset({steps}))
-        first = path[0][0]
+        reference.losses, first = self._losses, path[0][0]
         if steps > 1 and 1 not in first.checkpoints and not self._state.promises.is_saved(first, 1):
             reference.saves = frozenset({1})
             self._adds_save = True
@@ -312,17 +309,17 @@ class Rehearsal:
 
     def lost(self, repeat: Repeat, reason: str) -> None:
         """A repetition was lost with its worker: it is open again, unless that happens all the time."""
-        repeat.again()
         if self._is_given_up:
             return
+        may_again = repeat.may_again(self._state.retries)
         if repeat is self._reference:
-            self._losses += 1
+            self._losses = repeat.losses
             self._forget()
             self._is_overdue = True
         else:
             self._open.append(repeat)
-        if (losses := max(repeat.losses, self._losses)) > self._state.retries.times:
-            self._give_up(losses, reason)
+        if not may_again:
+            self._give_up(repeat.losses, reason)
 
     def _give_up(self, losses: int, reason: str) -> None:
         """Leave it undecided: lost workers say nothing about the trainer."""

@@ -9,9 +9,11 @@ from typing import Protocol
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position, ProofRecorded
 from hippotune.protocol.commands import Abort, Note
+from hippotune.protocol.events import MetricsReported, StateNoted
+from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy, Run, Verdict
 from hippotune.sequences.config import Config
-from hippotune.stages.frontier import Path
+from hippotune.stages.tasks import Path
 
 
 class Owner(Protocol):
@@ -52,10 +54,22 @@ class Repeat:
         """The step that it starts from."""
         return self.path[0][1]
 
-    def again(self) -> None:
-        """Forget what was seen: it is to be repeated once more."""
+    def noted(self, event: StateNoted) -> None:
+        """Take in what the state is."""
+        self.run.note(event.step, event.fingerprint, event.evaluated)
+
+    def measured(self, event: MetricsReported) -> bool:
+        """Take in metrics, where they are to be compared; return whether they are."""
+        if event.step not in self.evaluations:
+            return False
+        self.run.metrics[event.step] = event.metrics
+        return True
+
+    def may_again(self, retries: Retries) -> bool:
+        """Forget what was seen, for it was lost; return whether it is to be repeated once more."""
         self.losses += 1
         self.run = Run(self.run.name, self.run.start)
+        return self.losses <= retries.times
 
 
 def record(

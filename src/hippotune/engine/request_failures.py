@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hippotune.engine.lease import Lease
 from hippotune.engine.requests import Requests
@@ -15,12 +16,12 @@ from hippotune.protocol.events import LeaseFailed, RequestWithdrawn
 from hippotune.protocol.failures import metrics_lacking
 
 
+@dataclass(eq=False, repr=False)
 class RequestFailures:
     """Answers the requests that have to fail, and records why."""
 
-    def __init__(self, state: State, requests: Requests) -> None:
-        self._state = state
-        self._requests = requests
+    _state: State
+    _requests: Requests
 
     def fail(
         self, node: Node, step: int, error: str, lease: Lease | None = None, suspended: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.orders import Orders
@@ -19,14 +21,14 @@ from hippotune.protocol.events import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Requests:
     """Handles the events of tuners, and answers them."""
 
-    def __init__(self, state: State, orders: Orders, checkpoints: Checkpoints, proofs: Proofs) -> None:
-        self._state = state
-        self._orders = orders
-        self._checkpoints = checkpoints
-        self._proofs = proofs
+    _state: State
+    _orders: Orders
+    _checkpoints: Checkpoints
+    _proofs: Proofs
 
     # Events.
 

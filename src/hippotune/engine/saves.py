@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
@@ -16,26 +16,17 @@ from hippotune.protocol.commands import DISK_FULL, Abort, Note
 from hippotune.protocol.events import CheckpointSaved, SaveFailed
 
 
+@dataclass(eq=False, repr=False)
 class Saves:
     """Handles the events of saves."""
 
-    def __init__(
-        self,
-        state: State,
-        requests: Requests,
-        failures: RequestFailures,
-        checkpoints: Checkpoints,
-        orders: Orders,
-        blame: Blame,
-        interim: Interim,
-    ) -> None:
-        self._state = state
-        self._requests = requests
-        self._failures = failures
-        self._checkpoints = checkpoints
-        self._orders = orders
-        self._blame = blame
-        self._interim = interim
+    _state: State
+    _requests: Requests
+    _failures: RequestFailures
+    _checkpoints: Checkpoints
+    _orders: Orders
+    _blame: Blame
+    _interim: Interim
 
     def checkpoint_saved(self, event: CheckpointSaved) -> None:
         """A checkpoint is durable: what waited for it can start."""

@@ -18,7 +18,7 @@ from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
 from hippotune.scheduling.tail import first_task
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.frontier import Path, Place, Task
+from hippotune.stages.tasks import Path, Place, Task
 
 # How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
@@ -102,11 +102,8 @@ class Scheduler:
         paths = [task.path() for task in tasks] + [lease.left for lease in self._leases.training()]
         if any(self._state.kinds_for(task.goal) is not None for task in tasks) or self._has_branches(paths):
             return longest
-        usual = self._state.profile.usual or math.inf
-        busy = [
-            max(lease.cost(lease.at, lease.end) - (self._state.now - lease.updated_at) / usual, 0.0)
-            for lease in self._leases.running()
-        ]
+        profile, now = self._state.profile, self._state.now
+        busy = [lease.time_left(profile, now, lease.end) for lease in self._leases.running()]
         return tasks[first_task([task.reach for task in tasks], [*busy, *[0.0] * free])]
 
     def _has_branches(self, paths: Iterable[Path]) -> bool:
@@ -121,8 +118,7 @@ class Scheduler:
 
     def _turns(self) -> dict[str, int]:
         """Return the studies that want anything, in the order of their turns, with their places in it."""
-        wanting = self._frontier.wanting
-        studies = [study for study in self._frontier.studies() if study in wanting]
+        studies = list(self._frontier.wanting)
         if len(studies) > 1:
             studies.sort(key=self._leases.ranks())
         return {study: place for place, study in enumerate(studies)}
@@ -135,7 +131,7 @@ class Scheduler:
 
     def first(self, studies: Collection[str]) -> str:
         """Return the study whose turn is next, of some."""
-        return min((each for each in self._frontier.studies() if each in studies), key=self._leases.ranks())
+        return min((each for each in self._frontier.wanting if each in studies), key=self._leases.ranks())
 
     def _askers(self, task: Task, turns: Mapping[str, int]) -> list[str]:
         """Return the studies that wait for a task's end, in the order of their turns."""

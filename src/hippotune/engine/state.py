@@ -23,7 +23,7 @@ from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.tasks import Place, Task
 
 Suitable = Callable[[Config], frozenset[int]]
 

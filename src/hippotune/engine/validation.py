@@ -11,7 +11,8 @@
 * A lease has at most two interim checkpoints, both in the plan: the last one, and the next.
 * Where a slot is free, nothing can start, unless the engine is paused, was halted or is short of room or of
   time, or keeps the slot for a lease that stops to go on wider, or for the proof of a width.
-* What the frontier would start next is what a frontier made afresh from the plan and the promises would.
+* What the frontier would start next, and how much there is to start, is what a frontier made afresh from the
+  plan and the promises says.
 """
 
 from __future__ import annotations
@@ -166,8 +167,9 @@ def _work(engine: Engine) -> Iterator[str]:
             yield f"worker {worker} is idle while it can go on from {position}"
     afresh = state.frontier.rebuilt()
     kept_free = state.reserved or any(lease.claim for lease in engine.leases.values())
-    for study in afresh.studies():
-        if state.frontier.best(study) != afresh.best(study):
+    for study in state.frontier.wanting:
+        now, then = ((each.best(study), each.reach(study)) for each in (state.frontier, afresh))
+        if now != then:
             yield f"the frontier of {study!r} does not follow from the plan and the promises"
         best = afresh.best(study)
         if best is None or not engine.workers.free_of(state.kinds_for(best.goal)):

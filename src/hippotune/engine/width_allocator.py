@@ -21,7 +21,7 @@ from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import Ladder, Room, longest_first, spread
 from hippotune.sequences.config import Config
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.tasks import Place, Task
 
 Fits = Callable[[Mapping[str, Any], int], bool]
 
@@ -212,6 +212,4 @@ class WidthAllocator:
 
     def time_left(self, lease: Lease, now: float) -> float:
         """Return the usual steps that a lease still has to train, as on one slot."""
-        usual = self._profile.usual
-        gone = (now - lease.updated_at) / usual * self._profile.speed(lease.width) if usual else 0.0
-        return max(lease.cost(lease.at, lease.goal) - gone, 0.0)
+        return lease.time_left(self._profile, now, lease.goal) * self._profile.speed(lease.width)

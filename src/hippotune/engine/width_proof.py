@@ -32,7 +32,7 @@ from hippotune.protocol.commands import Note
 from hippotune.protocol.events import LeaseFailed, MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
-from hippotune.stages.frontier import Place, Task
+from hippotune.stages.tasks import Place, Task
 
 # How many pilots may come to nothing, one after the other, before no more is sent.
 _MOST_PILOTS = 8
@@ -129,13 +129,12 @@ class WidthProof:
     def noted(self, lease: Lease, event: StateNoted) -> None:
         """A lease has said what its state is."""
         if lease is self._pilot and self._narrow is not None:
-            self._narrow.run.note(event.step, event.fingerprint, event.evaluated)
+            self._narrow.noted(event)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease has metrics; return whether they are for this proof only."""
-        if lease is not self._pilot or self._narrow is None or event.step not in self._narrow.evaluations:
+        if lease is not self._pilot or self._narrow is None or not self._narrow.measured(event):
             return False
-        self._narrow.run.metrics[event.step] = event.metrics
         return event.step not in self._state.frontier.wants.get(lease.node_at(event.step), {})
 
     def ended(self, lease: Lease) -> None:
@@ -230,9 +229,8 @@ class WidthProof:
 
     def lost(self, repeat: Repeat, reason: str) -> None:
         """A proof was lost with one of its workers: it is open again, unless that happens all the time."""
-        repeat.again()
         self._yield_place()
-        if repeat.losses <= self._state.retries.times:
+        if repeat.may_again(self._state.retries):
             self._open = repeat
             return
         self._forget()

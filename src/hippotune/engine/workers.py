@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.lease import Lease
@@ -33,16 +33,16 @@ class BrokenLease:
     busy: set[int]
 
 
+@dataclass(eq=False, repr=False)
 class Workers:
     """Handles the events of workers. `broken` are leases with several workers that have lost one."""
 
-    def __init__(self, state: State, leases: Leases, orders: Orders, proofs: Proofs, blame: Blame) -> None:
-        self._state = state
-        self._orders = orders
-        self._leases = leases
-        self._proofs = proofs
-        self._blame = blame
-        self.broken: dict[int, BrokenLease] = {}
+    _state: State
+    _leases: Leases
+    _orders: Orders
+    _proofs: Proofs
+    _blame: Blame
+    broken: dict[int, BrokenLease] = field(default_factory=dict)
 
     def worker_joined(self, event: WorkerJoined) -> None:
         """A worker is up."""

@@ -9,7 +9,7 @@ from typing import Any
 from hippotune.engine.lease import Lease
 from hippotune.shell.loop_thread import Closed
 from hippotune.shell.runtime import Runtime
-from hippotune.stages.frontier import Task
+from hippotune.stages.tasks import Task
 
 _MOST_NEXT = 8
 # At most this part of the engine's time goes into looking at it, and a look is at most this old.
@@ -58,7 +58,7 @@ def _taken(runtime: Runtime) -> dict[str, Any]:
         },
         "usual": profile.usual,
         "slots": engine.workers.slots,
-        "chain": max([(lease.goal - lease.at) / profile.speed(lease.width) for lease in running], default=0),
+        "chain": max([lease.time_left(profile, now, lease.goal) for lease in running], default=0),
     }
 
 

@@ -65,6 +65,11 @@ class RunLease:
     patience: int = 1
     checkpoint_every: float | None = None
 
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """All workers that train it, its leader first."""
+        return (self.worker, *self.peers)
+
     def node_at(self, step: int) -> int:
         """Return the node that the state after `step` steps belongs to."""
         for segment in self.segments:

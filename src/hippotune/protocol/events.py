@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from hippotune.plan.facts import Action, Checkpoint, Position
 from hippotune.plan.numbers import Columns
-from hippotune.protocol.failures import ErrorKind, LossKind
+from hippotune.protocol.failures import ErrorKind, LossKind, Phase
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
@@ -90,6 +89,13 @@ class MetricsRequired:
 
     metrics: frozenset[str]
     study: str = ""
+
+
+@dataclass(frozen=True)
+class StudyClosed:
+    """Nobody uses a study any more: what its tuner read, and which results are its best, is forgotten."""
+
+    study: str
 
 
 @dataclass(frozen=True)
@@ -356,7 +362,7 @@ class LeaseFailed:
     lease: int
     step: int
     error: str
-    phase: Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
+    phase: Phase
     checkpoint_unreadable: bool = False
     kind: ErrorKind = "raised"
     replaced: tuple[int, ...] = ()
@@ -371,6 +377,7 @@ Event = (
     | BestChanged
     | WorthChanged
     | MetricsRequired
+    | StudyClosed
     | WidthChanged
     | SlotsAwaited
     | DeadlineSet

@@ -25,6 +25,8 @@ from hippotune.short import listed
 ErrorKind = Literal["raised", "out of memory", "transient", "mismatch", "disk full"]
 LossKind = Literal["died", "hung", "infrastructure"]
 FailureKind = ErrorKind | LossKind
+# What the user's code was doing.
+Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
 _LONGEST_PAUSE = 60.0
 

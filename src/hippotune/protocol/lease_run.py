@@ -32,26 +32,6 @@ class LeaseRun:
     the steps at which the state was noted, each with whether it was evaluated before.
     """
 
-    __slots__ = (
-        "_cost",
-        "_save_began",
-        "_since",
-        "_stops",
-        "_to_come",
-        "at",
-        "checkpoint_every",
-        "doing",
-        "end",
-        "evaluated",
-        "evaluations",
-        "lease",
-        "noted",
-        "notes",
-        "over",
-        "saved",
-        "saves",
-    )
-
     def __init__(self, lease: RunLease) -> None:
         self.lease = lease
         self.at = lease.start

@@ -43,6 +43,11 @@ class Levels(Generic[K]):
         """A user or study was served."""
         self._served[name] = self.of(name) + seconds
 
+    def forget(self, name: K) -> None:
+        """A user or study is not served any more."""
+        self._served.pop(name, None)
+        self._waiting -= {name}
+
     def wait(self, names: Set[K]) -> None:
         """These wait from now on, and no others do."""
         arrived = names - self._waiting
@@ -81,6 +86,12 @@ class Accounts(Generic[K]):
             self._by_user[self.owner(study)] = self.charged_to(self.owner(study)) + part
             self._users.serve(self.owner(study), part)
             self._levels(study).serve(study, part)
+
+    def forget(self, study: K) -> None:
+        """A study does not come again. What its user was served still counts."""
+        self._levels(study).forget(study)
+        self._charged.pop(study, None)
+        self._owners.pop(study, None)
 
     def charged(self, study: K) -> Fraction:
         """Return the slot-seconds that a study was charged."""

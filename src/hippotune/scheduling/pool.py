@@ -77,6 +77,8 @@ class SlotPool:
         """A plan is closed, and nothing of it runs any more."""
         if (share := self.plans.pop(plan, None)) is not None:
             self._free |= share.slots | share.leaving
+            for study in share.charged:
+                self._accounts.forget((plan, study))
 
     def demand(self, plan: int, slots: int) -> None:
         """A plan has work for this many slots."""

@@ -12,7 +12,7 @@ width starts from the guess, corrected by the error of the guess at the nearest 
 from __future__ import annotations
 
 import math
-from bisect import insort
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
@@ -26,12 +26,16 @@ _MEMORY = 0.995
 # The guess: the part of their speed that each further slot costs all slots.
 _FRICTION = 0.07
 _WHOLE = Fraction(1)
-# The quantile of all starts that counts as the time of a start, as in HyperSched.
-_MOST_STARTS = 0.9
+# The quantile of the latest starts, and of how many, that counts as the time of a start, as in HyperSched.
+_MOST_STARTS, _STARTS = 0.9, 200
 
 
 class Profile:
-    """Learns the pace of nodes from the steps that were trained along them, and what width brings."""
+    """Learns the pace of nodes from the steps that were trained along them, and what width brings.
+
+    `startup` are the seconds within which nine of ten starts from a checkpoint or on several slots are over:
+    the 90th percentile of the latest ones, by linear interpolation; 0 before the first.
+    """
 
     def __init__(self, scaling: Mapping[float, float] | None = None) -> None:
         self._seconds = 0.0
@@ -42,7 +46,8 @@ class Profile:
         }
         self._learned: dict[Fraction, tuple[float, float]] = {}
         self._speeds: dict[tuple[int, int], float] = {}  # as they are known at this moment, by fraction
-        self._starts: list[float] = []  # in ascending order
+        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self.startup = 0.0
 
     @property
     def usual(self) -> float | None:
@@ -54,18 +59,6 @@ class Profile:
         """What going on elsewhere costs, in usual steps: what starting took, and half a step to wait for."""
         usual = self.usual
         return 0.5 + (self.startup / usual if self._starts and usual else 0.5)
-
-    @property
-    def startup(self) -> float:
-        """Seconds within which nine of ten starts from a checkpoint or on several slots are over.
-
-        It is the 90th percentile of those so far, by linear interpolation; 0 before the first.
-        """
-        if not self._starts:
-            return 0.0
-        place = _MOST_STARTS * (len(self._starts) - 1)
-        low, high = self._starts[math.floor(place)], self._starts[math.ceil(place)]
-        return low + (place - math.floor(place)) * (high - low)
 
     def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> bool:
         """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
@@ -121,7 +114,10 @@ class Profile:
 
     def observe_start(self, seconds: float) -> None:
         """Take in what a lease took to start from a checkpoint, or on several slots."""
-        insort(self._starts, seconds)
+        self._starts.append(seconds)
+        starts, place = sorted(self._starts), _MOST_STARTS * (len(self._starts) - 1)
+        low, high = starts[math.floor(place)], starts[math.ceil(place)]
+        self.startup = low + (place - math.floor(place)) * (high - low)
 
     def _observe_speed(self, width: Fraction, steps: int, speed: float) -> None:
         fade = _MEMORY**steps
@@ -147,11 +143,6 @@ class Profile:
         known = [each for each in {*self._learned, *self._given} if each > 1]
         nearest = min(known, key=lambda each: (abs(each - width), each), default=None)
         return _guess(width) * (1.0 if nearest is None else self._speed(nearest) / _guess(nearest))
-
-    def seconds(self, reach: float) -> float | None:
-        """Turn a length in usual steps into seconds on one slot."""
-        usual = self.usual
-        return None if usual is None else reach * usual
 
 
 def _recent(times: MeasuredSteps) -> MeasuredSteps:

@@ -281,6 +281,7 @@ class Session:
             self._withdraw(request)
         self._widen(None)
         self._loop.handle(events.DeadlineSet(self.study))
+        self._loop.handle(events.StudyClosed(self.study))
         self._loop.has_begun(self.study)
         for task in self._tasks:
             task.cancel()

@@ -206,7 +206,7 @@ class Loop:
         for command in commands:
             match command:
                 case RunLease():
-                    if not self._is_lost(command.worker, *command.peers):
+                    if not self._is_lost(*command.workers):
                         study, trial = self.engine.asked_by(command.lease)
                         self.executor.carry_out(replace(command, study=study, trial=trial))
                 case UpdateLease():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _log = logging.getLogger("hippotune")
+# How many texts are remembered.
+_REMEMBERED = 500
 
 
 class Notes:
@@ -15,7 +18,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: set[str] = set()
+        self._said: deque[str] = deque(maxlen=_REMEMBERED)
         self._unread: list[str] = []
         self._readers = 0
 
@@ -24,7 +27,7 @@ class Notes:
         with self._lock:
             if text in self._said:
                 return
-            self._said.add(text)
+            self._said.append(text)
             if self._readers:
                 self._unread.append(text)
                 return

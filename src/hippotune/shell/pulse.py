@@ -50,7 +50,7 @@ def take_pulse(
     running = [lease for lease in engine.leases.values() if lease.state == "running"]
     leases = {worker: lease for lease in running for worker in lease.workers}
     profile = engine.profile
-    chains = [(lease.goal - lease.at) / profile.speed(lease.width) for lease in running]
+    chains = [lease.time_left(profile, now, lease.goal) for lease in running]
     unique, left = (None, None) if asks is None else _count(engine, asks)
     rehearsal = engine.proofs.rehearsal
     return Pulse(

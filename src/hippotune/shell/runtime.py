@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,13 +21,13 @@ from hippotune.executors.base import Executor, Job
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Position, StudyBegan, StudyEnded
 from hippotune.plan.plan import Plan
-from hippotune.protocol.events import ActionTaken, CheckpointLost, Halted, WidthChanged
+from hippotune.protocol.events import ActionTaken, CheckpointLost, Halted, StudyClosed, WidthChanged
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
-from hippotune.shell.loop_thread import LoopThread
+from hippotune.shell.loop_thread import Closed, LoopThread
 from hippotune.shell.notes import Notes
 from hippotune.shell.writer import FactWriter, ImmediateWriter, Writer
 from hippotune.store.base import Store
@@ -50,7 +51,7 @@ class Runtime(LoopThread):
     ) -> None:
         super().__init__("hippo-engine")
         self.store = store
-        self.users = 0
+        self.users: Counter[str] = Counter()
         self.tuned: dict[str, StudyBegan] = {}
         self.notes = Notes()
         self.place = job.checkpoints.resolve(), job.storage
@@ -193,7 +194,7 @@ _open: dict[tuple[str, str], Runtime] = {}
 _opening = threading.Lock()
 
 
-def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Runtime]) -> Runtime:
+def acquire(place: str, key: PlanKey, executor: Executor, study: str, make: Callable[[], Runtime]) -> Runtime:
     """Return the runtime of a plan in this process, making it where it is not open.
 
     Studies on one plan share it. A study that brings other workers gets them as soon as nothing is running
@@ -210,15 +211,18 @@ def acquire(place: str, key: PlanKey, executor: Executor, make: Callable[[], Run
             runtime = make()
             runtime.start()
             _open[place, key.digest] = runtime
-        runtime.users += 1
+        runtime.users[study] += 1
         return runtime
 
 
-def release(runtime: Runtime) -> None:
-    """Let go of a runtime; the last one to do so closes it."""
+def release(runtime: Runtime, study: str) -> None:
+    """Let a study go of a runtime; the last one to do so closes it."""
     with _opening:
-        runtime.users -= 1
-        if runtime.users <= 0:
+        runtime.users -= Counter([study])
+        if not runtime.users:
             runtime.close()
+        elif study not in runtime.users:
+            with suppress(Closed):
+                runtime.ask(lambda: runtime.loop.handle(StudyClosed(study)))
         for place in [place for place, each in _open.items() if each.closed]:
             del _open[place]

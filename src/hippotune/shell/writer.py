@@ -23,7 +23,7 @@ from hippotune.plan.facts import Fact, NumbersRecorded
 from hippotune.store.base import ConnectionLost, Store, Written
 
 Then = Callable[[BaseException | None], object]
-_Item = tuple[Sequence[Fact], Then | threading.Event | None]
+_Item = tuple[Sequence[Fact], Then | None]
 _CLOSE: _Item = ((), None)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
@@ -97,15 +97,6 @@ class Writer:
         self._handed_over += _amount(facts)
         self._queue.put((facts, then))
 
-    def flush(self) -> None:
-        """Wait until everything handed over is durable. Raises `StoreError` where it cannot be."""
-        if not self._closed:
-            reached = threading.Event()
-            self._queue.put(((), reached))
-            reached.wait()
-        if self._error is not None:
-            raise StoreError(f"facts can no longer be written: {self._error}") from self._error
-
     def close(self) -> None:
         """Write what was handed over and end the thread. May be called twice."""
         if not self._closed:
@@ -124,9 +115,6 @@ class Writer:
             written = self._write([fact for facts, _ in items for fact in facts])
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer, items, self._error, written)
-            for _, then in items:
-                if isinstance(then, threading.Event):
-                    then.set()
 
     def _write(self, facts: list[Fact]) -> Written | None:
         written = None
@@ -171,7 +159,7 @@ class Writer:
         if self.published is not None and written is not None:
             self._loop.call_soon(self.published, written)
         for _, then in items:
-            if callable(then):
+            if then is not None:
                 self._loop.call_soon(then, error)  # one that raises keeps no other from being called
 
 

@@ -17,16 +17,18 @@ Words used here:
 * A *task* is a gap whose first state is kept (or is step 0), with unpromised wants in it or below.
 
 Several studies may want things of one plan; there is a longest task for each of them.
+
+Where something changes, its place is noted, and the task there is found again when somebody asks for tasks.
+So what is answered does not depend on when, or how often, somebody asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import count
 
 from hippotune.plan.node import NOTHING, Node
+from hippotune.stages.tasks import Place, Task, TaskQueue
 
 
 @dataclass(slots=True)
@@ -41,36 +43,8 @@ class Want:
     save: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Work that can start now: from the state at `start` on `node` to the want that is furthest away.
-
-    `reach` is the estimated time to get there, in usual steps.
-    """
-
-    node: Node
-    start: int
-    reach: float
-    goal: Node
-    end: int
-
-    def path(self) -> Path:
-        """Return the way from the start to the end: nodes, and the steps from which to which on each."""
-        path: list[tuple[Node, int, int]] = []
-        node, end = self.goal, self.end
-        while node is not self.node:
-            assert node.parent is not None
-            path.append((node, node.start, end))
-            node, end = node.parent, node.start
-        path.append((node, self.start, end))
-        return tuple(reversed(path))
-
-
-Place = tuple[Node, int]
-Path = tuple[tuple[Node, int, int], ...]
 # Something that is said of steps, by node.
 Steps = Mapping[Node, Mapping[int, object]]
-Entry = tuple[float, int, int, int, Node]
 
 
 class Frontier:
@@ -88,10 +62,8 @@ class Frontier:
         self.touched: dict[Node, None] = {}
         self._live: dict[Node, dict[str, int]] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
-        self._queues: dict[str, list[Entry]] = {}
-        self._reach: dict[str, float] = {}
-        self._queued: dict[tuple[str, Node, int], float] = {}
-        self._pushes = count()
+        self._queues: dict[str, TaskQueue] = {}
+        self._changed: dict[Place, None] = {}
         self._ready: dict[Place, None] = {}
         self.paused: set[Place] = set()
 
@@ -109,7 +81,7 @@ class Frontier:
                 self._count(node, study, 1)
         want.requests[request] = study
         want.save |= save
-        self._wake(node, step, study)
+        self.changed(node, step)
 
     def settle(self, node: Node, step: int) -> list[int]:
         """The want is over; return the requests that waited for it."""
@@ -121,6 +93,7 @@ class Frontier:
             del self.wants[node]
         for study in want.studies:
             self._count(node, study, -1)
+        self.changed(node, step)
         return list(want.requests)
 
     def withdraw(self, node: Node, step: int, request: int) -> bool:
@@ -136,14 +109,8 @@ class Frontier:
         if not want.studies[study]:
             del want.studies[study]
             self._count(node, study, -1)
+            self.changed(node, step)
         return False
-
-    def reopened(self, node: Node, step: int) -> None:
-        """No lease will evaluate at `step` any more: what is wanted there is to be started again."""
-        want = self.wants.get(node, {}).get(step)
-        if want is not None:
-            for study in want.studies:
-                self._wake(node, step, study)
 
     def live_branches(self, node: Node, step: int) -> list[Node]:
         """Return the nodes that leave `node` at `step` with anything wanted on or below them."""
@@ -157,38 +124,41 @@ class Frontier:
 
     def arrived(self, node: Node, step: int) -> None:
         """The state at `step` is kept: what waited for it can run."""
-        for start in self._starts(node, step):
-            for study in self._queues:
-                if (task := self.task(start, step, study)) is not None:
-                    self._push(study, start, step, task.reach)
+        self._changed.update(dict.fromkeys((start, step) for start in self._starts(node, step)))
+        self.changed(node, step - 1)
 
     def unmarked(self, node: Node, step: int) -> None:
-        """There is no state at `step` any more: what would start from it starts from the state before."""
-        for start in self._starts(node, step):
-            for study in self._queues:
-                if (task := self.task(start, step, study)) is not None:
-                    self._wake(node, step, study, task.reach)
+        """The state at `step` is not kept any more: what would start from it starts from the state before."""
+        self._changed.update(dict.fromkeys((start, step) for start in self._starts(node, step)))
+        self.changed(node, step)
 
     def paced(self, node: Node) -> None:
         """Steps along `node` take longer, or less long, than they were thought to."""
-        for study in self._queues:
-            if (task := self.task(node, node.start, study)) is not None:
-                self._wake(node, node.start, study, task.reach)
-            for step in node.checkpoints:
-                if (task := self.task(node, step, study)) is not None:
-                    self._push(study, node, step, task.reach)
+        self._changed.update(dict.fromkeys((node, step) for step in node.checkpoints))
+        self.changed(node, node.start)
 
     def pause(self, place: Place) -> None:
         """Let nothing start from a place until it is resumed."""
         self.paused.add(place)
+        self._changed[place] = None
 
     def resume(self, place: Place) -> None:
         """Let what waits start from a place again."""
-        if place in self.paused:
-            self.paused.discard(place)
-            for study in self._queues:
-                if self.is_kept(*place) and (task := self.task(*place, study)) is not None:
-                    self._push(study, *place, task.reach)
+        self.paused.discard(place)
+        self._changed[place] = None
+
+    def changed(self, node: Node, step: int) -> None:
+        """What is wanted, promised or coming at `step` has changed, and so has the task that leads there."""
+        while True:
+            mark = self._last_mark(node, step)
+            if mark is not None:
+                (self._changed if mark in node.checkpoints else self._ready)[node, mark] = None
+                return
+            if self.is_kept(node, node.start):
+                self._changed[node, node.start] = None
+                return
+            assert node.parent is not None
+            node, step = node.parent, node.start
 
     def _starts(self, node: Node, step: int) -> Iterator[Node]:
         yield node
@@ -202,31 +172,10 @@ class Frontier:
 
     # Tasks.
 
-    def studies(self) -> list[str]:
-        """Return the studies that anything was ever wanted for, in the order in which they came."""
-        return list(self._queues)
-
     def best(self, study: str = "") -> Task | None:
         """Return a study's task with the longest reach, ties by age of the node; None if none can start."""
-        queue = self._queues.get(study, [])
-        while queue:
-            negative, _, start, _, node = queue[0]
-            if self._queued.get((study, node, start)) != -negative:
-                heappop(queue)
-                continue
-            task = self.task(node, start, study)
-            kept = self.is_kept(node, start)
-            if task is not None and kept and task.reach == -negative and (node, start) not in self.paused:
-                return task
-            heappop(queue)
-            self._reach[study] -= self._queued.pop((study, node, start))
-            if (node, start) in self.paused:
-                continue
-            if task is not None and kept:
-                self._push(study, node, start, task.reach)
-            elif task is not None:
-                self._wake(node, start, study, task.reach)
-        return None
+        queue = self._queue(study)
+        return next(iter(queue.longest(1)), None)
 
     def take_ready(self) -> list[Place]:
         """Return states, on their way to a checkpoint, that something waits for since the last call."""
@@ -245,8 +194,8 @@ class Frontier:
         return cost
 
     def reach(self, study: str) -> float:
-        """Return about how long all tasks of a study are together, in usual steps."""
-        return self._reach.get(study, 0.0)
+        """Return how long all tasks of a study are together, in usual steps."""
+        return self._queue(study).reach
 
     def ready(self, limit: int, only: str | None = None) -> tuple[list[Task], float]:
         """Return the longest tasks that can start now, and about how long all others are together.
@@ -255,18 +204,12 @@ class Frontier:
         """
         tasks: dict[Place, Task] = {}
         total = 0.0
-        for study, queue in self._queues.items():
-            if only is not None and study != only:
-                continue
-            seen: list[Entry] = []
-            while len(seen) < limit and (task := self.best(study)) is not None:
-                seen.append(heappop(queue))
+        for study in self.wanting if only is None else (only,):
+            queue = self._queue(study)
+            for task in queue.longest(limit):
                 tasks.setdefault((task.node, task.start), task)
-            for entry in seen:
-                heappush(queue, entry)
-            total += self._reach[study]
-        longest = sorted(tasks.values(), key=lambda task: (-task.reach, task.node.id, task.start))
-        found = longest[:limit]
+            total += queue.reach
+        found = sorted(tasks.values(), key=lambda task: (-task.reach, task.node.id, task.start))[:limit]
         return found, max(total - sum(task.reach for task in found), 0.0) if len(tasks) >= limit else 0.0
 
     def task(self, node: Node, start: int, study: str | None = None) -> Task | None:
@@ -324,34 +267,18 @@ class Frontier:
                     if not below:
                         del self._live_below[along.parent, along.start]
 
-    def _wake(self, node: Node, step: int, study: str, cost: float = 0.0) -> None:
-        """Something is to be done `cost` after `step` of `node`: queue the task that it belongs to."""
-        self._queues.setdefault(study, [])
-        self._reach.setdefault(study, 0.0)
-        while True:
-            mark = self._last_mark(node, step)
-            if mark is not None:
-                if mark in node.checkpoints:
-                    self._push(study, node, mark, cost + (step - mark) * node.pace)
-                else:
-                    self._ready[node, mark] = None
-                return
-            cost += (step - node.start) * node.pace
-            if self.is_kept(node, node.start):
-                self._push(study, node, node.start, cost)
-                return
-            assert node.parent is not None
-            if node.start in self._coming.get(node.parent, ()):
-                self._ready[node.parent, node.start] = None
-                return
-            node, step = node.parent, node.start
-
-    def _push(self, study: str, node: Node, start: int, reach: float) -> None:
-        before = self._queued.get((study, node, start))
-        if before is None or before < reach:
-            self._reach[study] = self._reach.get(study, 0.0) + reach - (before or 0.0)
-            self._queued[study, node, start] = reach
-            heappush(self._queues[study], (-reach, node.id, start, next(self._pushes), node))
+    def _queue(self, study: str) -> TaskQueue:
+        """Return the tasks of a study, as they are now."""
+        for place in self._changed:
+            can_start = place not in self.paused and self.is_kept(*place)
+            wanted = self.wanted_below(place[0]) if can_start else ()
+            for each in {*self._queues, *wanted}:
+                task = self.task(*place, each) if each in wanted else None
+                self._queues.setdefault(each, TaskQueue()).put(place, task)
+        if self._changed:
+            self._changed.clear()
+            self._queues = {each: queue for each, queue in self._queues.items() if queue}
+        return self._queues.get(study) or TaskQueue()
 
     def _next_mark(self, node: Node, after: int) -> int | None:
         marks = [step for step in node.checkpoints if step > after]

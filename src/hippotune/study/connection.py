@@ -93,7 +93,9 @@ class Connection:
             if runtime.executor is executor:
                 runtime.close()  # others on the old plan open it again when they need it
         self.identity, self._aim = identity, None
-        self.runtime = acquire(self.place, identity.key, executor, partial(self._begin, identity))
+        self.runtime = acquire(
+            self.place, identity.key, executor, self._study.name, partial(self._begin, identity)
+        )
         return self.runtime
 
     def _begin(self, identity: Identity) -> Runtime:
@@ -150,7 +152,7 @@ class Connection:
     def close(self) -> None:
         """Let go of the plan; the last study to do so ends the workers and unlocks it."""
         if self.runtime is not None:
-            release(self.runtime)
+            release(self.runtime, self._study.name)
             self.runtime = None
 
     def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:

@@ -162,7 +162,7 @@ class Local(Executor):
         if not isinstance(command, RunLease) or not command.peers:
             self._slots[command.worker].carry_out(command)
             return
-        workers = (command.worker, *command.peers)
+        workers = command.workers
         if (folder := self._slots[command.worker].folder) is None:
             return  # it is lost, and that is announced
         meeting = Path(folder, f"lease-{command.lease}").as_uri()

@@ -73,9 +73,14 @@ class Pool:
     def leave(self, plan: int) -> None:
         """A plan is closed, and none of its processes is left."""
         with self._lock:
-            if self._plans.pop(plan, None) is not None:
-                self._slots.leave(plan)
+            if plan in self._plans:
+                self._forget(plan)
                 self._decide()
+
+    def _forget(self, plan: int) -> None:
+        del self._plans[plan]
+        self._slots.leave(plan)
+        self._opened = {place: at for place, at in self._opened.items() if place[0] != plan}
 
     def demand(self, plan: int, slots: int) -> None:
         """A plan has work for this many slots."""
@@ -113,8 +118,7 @@ class Pool:
 
     def _decide(self) -> None:
         for plan in [plan for plan, (executor, _) in self._plans.items() if executor() is None]:
-            del self._plans[plan]  # forgotten, and its processes killed
-            self._slots.leave(plan)
+            self._forget(plan)  # it was, and its processes are killed
         changes = self._slots.decide(min(_TURN * self._start_seconds, SLOT_SECONDS / 2))
         for plan, slot in changes.grants:
             if (executor := self._plans[plan][0]()) is not None:

@@ -150,7 +150,7 @@ class RayPool:
         if not isinstance(command, RunLease) or not command.peers:
             lead.carry_out(command.worker, command)
         elif (place := lead.place) is not None:
-            workers = (command.worker, *command.peers)
+            workers = command.workers
             self._groups.form(command.lease, workers)
             for part in parts(command, f"{place.meeting}/lease-{command.lease}"):
                 if not self._slot_of(part.worker).carry_out(part.worker, part):

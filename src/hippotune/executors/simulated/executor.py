@@ -213,7 +213,7 @@ class Simulated(Executor):
         if not slot.up:
             return
         lease = slot.lease
-        together = (slot,) if lease is None else tuple(self._slots[each] for each in _workers_of(lease))
+        together = (slot,) if lease is None else tuple(self._slots[each] for each in lease.workers)
         self._let_go(slot, f"lost at {self._now:g} s, as the script says", back_after)
         for other in together:
             if other is not slot:
@@ -230,7 +230,7 @@ class Simulated(Executor):
     # Orders.
 
     def _run(self, slot: Slot, lease: RunLease) -> None:
-        for each in (self._slots[worker] for worker in _workers_of(lease)):
+        for each in (self._slots[worker] for worker in lease.workers):
             if not each.up or each.lease is not None:
                 raise IllegalTransition(f"worker {each.worker} was given {lease} while it is gone or at work")
             each.lease = lease
@@ -318,7 +318,7 @@ class Simulated(Executor):
         self._act(slot, timed)
 
     def _free(self, lease: RunLease) -> None:
-        for worker in _workers_of(lease):
+        for worker in lease.workers:
             self._slots[worker].lease = None
 
     def _aim(self, slot: Slot, timed: TimedRun) -> None:
@@ -378,7 +378,3 @@ class Simulated(Executor):
         name = f"{lease.node_at(step)}-{step}"
         saved = CheckpointSaved(lease.lease, step, Checkpoint(name, 0, "", interim=interim))
         self._say_at(done, slot, saved, timed if interim else None)
-
-
-def _workers_of(lease: RunLease) -> tuple[int, ...]:
-    return (lease.worker, *lease.peers)

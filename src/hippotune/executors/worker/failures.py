@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-from typing import Literal
 
 from hippotune.errors import CheckpointError, HippoError, StorageUnavailable, TrainerError
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.protocol.events import LeaseFailed
-from hippotune.protocol.failures import ErrorKind
+from hippotune.protocol.failures import ErrorKind, Phase
 from hippotune.protocol.lease_run import LeaseRun
 from hippotune.store.files import says_disk_full
 from hippotune.trainers.memory import is_out_of_memory
@@ -19,8 +18,6 @@ _ABOUT_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirec
 _ABOUT_USE = (errno.EINVAL, errno.ENAMETOOLONG, errno.EROFS, errno.ELOOP, errno.EBADF)
 # Messages about devices and connections, of libraries that have no exception class for them.
 _PHRASES = ("nccl", "cuda error", "connection reset", "connection refused", "connection closed", "timed out")
-
-Phase = Literal["prepare", "build", "setup", "train", "evaluate", "load", "contract"]
 
 
 class OutOfStep(Exception):

@@ -64,7 +64,7 @@ class Part:
     @property
     def worker(self) -> int:
         """The worker whose part it is."""
-        return (self.lease.worker, *self.lease.peers)[self.rank]
+        return self.lease.workers[self.rank]
 
     @property
     def width(self) -> int:
