@@ -54,7 +54,7 @@ def _kept_threads(study: Study) -> int | None:
 
 def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
     """Return the steps that metrics are asked for at, in order."""
-    asked = (steps,) if isinstance(steps, int) else tuple(steps)
+    asked = (steps,) if isinstance(steps, int) else checks.several("steps", steps)
     for at, step in enumerate(asked):
         checks.whole(f"steps[{at}]", step, least=0)
     if not asked:

@@ -166,7 +166,7 @@ class Report:
         """Draw the learning curves of all trials, by the tuner's metric or another one."""
         from hippotune.plots import curves
 
-        return curves(self.trials, metric or self.metric, self.mode)
+        return curves(self.trials, self.metric if metric is None else metric, self.mode)
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""

@@ -148,28 +148,30 @@ class Study:
         self.name = name
         self.trainer = trainer
         self.home, self.storage = parse_home(home)
-        self.settings = dict(settings or {})
+        self.settings = checks.mapping("settings", settings, '{"device": "cuda"}')
         self.seed = seeding.checked(seed)
-        self.share = share
-        self.store_url = store
+        self.share = checks.yes_or_no("share", share)
+        self.store_url = None if store is None else checks.text("store", store, "postgresql://host/database")
         self.checkpoint_budget = (
             None if checkpoint_budget is None else checks.size("checkpoint_budget", checkpoint_budget)
         )
-        self.keep_best = keep_best
+        self.keep_best = checks.whole("keep_best", keep_best, least=0)
         if width is not None:
             checks.instance("width", width, WidthPolicy, "a policy, such as hippo.Fluid(max_width=4)")
         self.width = width
-        self.defaults = Config(defaults or {})
+        self.defaults = Config({} if defaults is None else defaults)
         self.substeps = checks.whole("substeps", substeps)
         self.start = start
-        self.exact = bool(exact)
+        self.exact = checks.yes_or_no("exact", exact)
         self.audit = checks.number("audit", audit, least=0, most=1, what="a share of the work")
-        self.retries = retries if isinstance(retries, Retries) else Retries(retries)
+        if not isinstance(retries, Retries):
+            retries = Retries(checks.whole("retries", retries, least=0))
+        self.retries = retries
         if checkpoint_every is not None:
             checks.number("checkpoint_every", checkpoint_every, above=0, what="seconds")
         self.checkpoint_every = checkpoint_every
         self.data = data
-        self._version = version
+        self._version = None if version is None else checks.text("version", version, "2")
         self._executor = executor
         self.url = url
         self.code = code
@@ -252,9 +254,9 @@ class Study:
         `callbacks` are told of results (`hippo.Callback`).
         """
         checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
-        for sink in sinks:
+        for sink in checks.several("sinks", sinks):
             checks.instance("sinks", sink, Sink, "a list of sinks, such as hippo.sinks.TensorBoard('runs')")
-        for callback in callbacks:
+        for callback in checks.several("callbacks", callbacks):
             checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
         limits = Limits.of(deadline, budget)
         if self.url is not None and self.tuner == "server":
@@ -276,7 +278,8 @@ class Study:
 
     async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
         if not isinstance(group, TrialGroup):
-            group = TrialGroup(tuple((Config.of(who), step) for who, step in group))
+            asks = checks.pairs("group", group, "a config and a step")
+            group = TrialGroup(tuple((Config.of(who), step) for who, step in asks))
         return await self._tuning(runtime.loop).once(group)
 
     def _tuning(self, loop: PlanLoop, **options: Any) -> Tuning:
@@ -300,7 +303,7 @@ class Study:
         What is missing is trained first. `Average.metrics` is what `evaluate` says of the mean, and
         `Average.export` writes it.
         """
-        return average(self, [Config.of(config) for config in configs], step)
+        return average(self, [Config.of(config) for config in checks.several("configs", configs)], step)
 
     def eval(self, config: ConfigLike, step: int) -> dict[str, float]:
         """Return the metrics of one trial at one step, training what is missing."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.shell.loop_thread import Closed
 from hippotune.study.limits import Deadline, Limits
@@ -31,7 +32,10 @@ def tune_together(
     A `deadline` (seconds from now, a timedelta or a moment) holds for all of them. A `budget` in worker-hours
     is for all of them together: each may take an equal part of it.
     """
-    work = list(pairs)
+    work: list[tuple[Study, Tuner]] = checks.pairs("pairs", pairs, "a study and a tuner")
+    for study, tuner in work:
+        checks.instance("study", study, Study, "a hippo.Study")
+        checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
     Limits.of(deadline, budget)  # which says what is wrong with them, before anything is opened
     names = [study.name for study, _ in work]
     if not work:

@@ -24,10 +24,3 @@ def check_pruner(pruner: BasePruner | None) -> BasePruner | None:
     if pruner is not None and not isinstance(pruner, import_optuna().pruners.BasePruner):
         raise InvalidInput(f"pruner is {pruner!r}; expected one of optuna.pruners")
     return pruner
-
-
-def metric_name(metric: str) -> str:
-    """Return `metric` if it can name one."""
-    if not isinstance(metric, str) or not metric:
-        raise InvalidInput(f"metric is {metric!r}; expected the name of a value that evaluate() returns")
-    return metric

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
+from hippotune import checks
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
 from hippotune.short import listed
 
@@ -287,15 +288,14 @@ def _chosen_device(name: Any) -> torch.device:
         ) from error
     if device.type == "cuda" and (device.index or 0) >= (gpus := torch.cuda.device_count()):
         raise InvalidInput(
-            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each worker a "
-            "GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
+            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each "
+            "worker a GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
         )
     return device
 
 
 def _set_deterministic(wanted: Any) -> None:
-    if not isinstance(wanted, bool):
-        raise InvalidInput(f"settings['deterministic'] is {wanted!r}; expected True or False")
+    checks.yes_or_no("settings['deterministic']", wanted)
     torch.use_deterministic_algorithms(wanted, warn_only=True)
     torch.backends.cudnn.deterministic = wanted
     if wanted:
