@@ -131,9 +131,9 @@ class Known:
             facts, recorded = stored(study)
         except StoreError as error:
             return cls(Plan(), doubt=str(error))
-        spans = on_one_slot(recorded, speeds_of(study))
-        steps = sum(span.last - span.first for span in spans)
-        seconds = sum(span.ended - span.began for span in spans)
+        trained = on_one_slot(recorded, speeds_of(study))
+        steps = sum(timed.steps for timed in trained)
+        seconds = sum(timed.seconds for timed in trained)
         return cls(Plan.replay(facts), seconds / steps if steps else None)
 
 
