@@ -195,6 +195,18 @@ def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> No
     assert "as recorded" in figure.layout.title.text
 
 
+def test_a_study_that_goes_on_draws_what_was_trained_before_too(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+    with study_of(Walker, tmp_path) as study:
+        report = study.tune(grid(steps=10), progress=False)
+    assert report.work.steps_trained == 3 * 2
+    figure = report.plot_timeline()
+    drawn = sorted(filter(None, figure.data[1].text))
+    assert drawn == sorted(["0–8", "1–8", "4–8", "8–10", "8–10", "8–10"])
+    assert "as recorded" in figure.layout.title.text
+
+
 def simulated(name: str, home: Path, **options: Any) -> Study:
     return Study(name, Walker, home=home, executor=Simulated(2, **options))
 

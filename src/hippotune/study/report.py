@@ -145,16 +145,17 @@ class Report:
     def plot_timeline(self) -> go.Figure:
         """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``.
 
-        Where the tuning had nothing to train, because the plan held all results, what was recorded when
-        they were trained is drawn, without the pauses in between.
+        All training of the report's trials is drawn. Where some of it was recorded earlier, by a run before
+        this one or by another study, the pauses in between are left out; otherwise this is what the workers
+        did during the tuning.
         """
         from hippotune.plots import timeline, without_pauses
 
-        trace, workers = self._trace, self.work.workers
-        if trace.spans:
-            return timeline(trace.spans, nodes=trace.nodes, workers=workers)
-        recorded = without_pauses(spans_of(trace.asks, trace.recorded()))
-        return timeline(recorded, nodes=trace.nodes, title="Workers over time, as recorded")
+        trace = self._trace
+        recorded = spans_of(trace.asks, trace.recorded())
+        if set(recorded) <= set(trace.spans):
+            return timeline(trace.spans, nodes=trace.nodes, workers=self.work.workers)
+        return timeline(without_pauses(recorded), nodes=trace.nodes, title="Workers over time, as recorded")
 
     def plot_tree(self) -> go.Figure:
         """Draw the stage tree of all trials over steps. Needs the extra ``plot``."""
