@@ -72,7 +72,7 @@ def _client(address: str) -> Any:
     try:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
-        raise MissingExtra("jobs on Ray need its dashboard: pip install 'ray[default]'") from error
+        raise MissingExtra("hippo submit --ray needs the extra ray: pip install 'hippotune[ray]'") from error
     try:
         return JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:
