@@ -71,7 +71,7 @@ def test_what_is_shown_on_the_way_counts_every_worker_of_a_wide_lease(
 ) -> None:
     shown: list[Snapshot] = []
     from hippotune.shell.loop import Loop
-    from hippotune.shell.progress import Progress
+    from hippotune.study.progress import Progress
 
     began: list[Progress] = []
     begin, handle = Progress.begin, Loop.handle

@@ -17,13 +17,13 @@ from hippotune.identity.versions import versions
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.shell.interrupts import ending_in_order
-from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime, acquire, release
 from hippotune.store.base import Store
 from hippotune.store.served import refuse_served
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.opening import Terms, open_plan
+from hippotune.study.progress import Progress
 from hippotune.study.reading import read_logged, read_spans, reading_plan
 from hippotune.study.recorded import recorded
 from hippotune.study.report import Trace

@@ -192,6 +192,7 @@ class Study:
                 "executor= and store= are the server's, where url= is given: give them to hippo serve"
             )
         try:
+            # Here and below: the server's client is above this folder, and is imported where it is used.
             from hippotune.serve.client.connection import RemoteConnection
         except ImportError as error:
             raise MissingExtra("Study(url=) needs the extra serve: pip install 'hippotune[serve]'") from error

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hippotune.plan.plan import unique_steps
-from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.sinks.base import Sink
@@ -18,6 +17,7 @@ from hippotune.study.callbacks import Callback, Callbacks
 from hippotune.study.feeding import Feeds
 from hippotune.study.limits import Limits
 from hippotune.study.plan_loop import PlanLoop
+from hippotune.study.progress import Progress
 from hippotune.study.ranking import Ranking
 from hippotune.study.report import Report, best_result, trial_reports
 from hippotune.study.tuning import Tuning
