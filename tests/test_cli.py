@@ -346,7 +346,7 @@ def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None
     assert done.returncode == 0, done.stderr
     assert figures(done.stdout) == {
         "trials": 6,
-        "steps asked": 60,
+        "steps requested": 60,
         "unique steps": 32,
         "steps left": 32,
         "longest chain": 10,

@@ -110,7 +110,7 @@ def test_show_tells_the_work_the_trials_and_the_tree(run: Run, home: Path) -> No
     output = run("show", "decays")
     told = figures(output)
     assert told["trials"] == (4, "4 done")
-    assert told["steps asked"] == (8 + 6 + 2 + 2, "")
+    assert told["steps requested"] == (8 + 6 + 2 + 2, "")
     assert told["unique steps"] == (14, "merge rate 1.29")
     assert told["steps trained"][0] == 14
     assert re.fullmatch(r"in \d+\.\d worker-seconds", told["steps trained"][1])

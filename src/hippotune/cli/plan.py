@@ -185,7 +185,7 @@ class Outlook:
         yield ""
         each = f"{lengths[0]:,} to {short.plural(lengths[-1], 'step')}" if lengths[1:] else None
         yield figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")
-        yield figure("steps asked", self.steps)
+        yield figure("steps requested", self.steps)
         remark = "" if study.share else ": the study does not share"
         yield figure("unique steps", self.unique, f"merge rate {self.merge_rate:.2f}{remark}")
         yield from self._remainder()

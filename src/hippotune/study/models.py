@@ -133,8 +133,8 @@ class Models:
                 return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
         keeping.let_go()
         raise CheckpointError(
-            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
-            f"{runtime.files.where} is in order"
+            f"the checkpoint at step {step} was damaged right after it was saved: check the disk that holds "
+            f"{runtime.files.where}"
         )
 
     def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:

@@ -136,7 +136,7 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
         which = plural(runtime.refused_checkpoints, "checkpoint")
         warnings.append(
             f"not used: {which} that this plan's own workers did not write with this version of Hippo "
-            f"(or the key file {key_file} was replaced); what is needed of them is trained again"
+            f"(or the key file {key_file} was replaced); the steps that depend on them are trained again"
         )
     if study.width is not None and (narrow := width_refutation(runtime.plan.proofs)) is not None:
         notes.append(narrow.text)
