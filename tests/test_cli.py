@@ -544,7 +544,7 @@ def test_a_count_below_one_is_refused(folder: Path, capfd: pytest.CaptureFixture
     with pytest.raises(SystemExit) as end:
         main(["plan", "falling.py", "--steps", "0"])
     assert end.value.code == 2
-    assert "argument --steps: '0' is no whole number from 1 on" in capfd.readouterr().err
+    assert "argument --steps: '0' is not a whole number of at least 1" in capfd.readouterr().err
 
 
 def test_the_version_is_told() -> None:

@@ -216,8 +216,8 @@ def test_what_is_suspended_is_told_apart_from_what_failed_until_it_is_retried(ru
     suspended(home, "heavy")
     output = run("show", "heavy", "--no-tree")
     assert figures(output)["trials"] == (3, "1 done, 1 failed, 1 suspended")
-    assert "suspended\n  trial 1: the worker was lost\n  to take these up again: hippo retry heavy" in output
-    with pytest.warns(RuntimeWarning, match=r"1 trial suspended \(1\), neither failed nor lost"):
+    assert "suspended\n  trial 1: the worker was lost\n  to try these again: hippo retry heavy" in output
+    with pytest.warns(RuntimeWarning, match=r"1 trial suspended \(1\), not failed"):
         report = trained("heavy", home, Asking(HEAVY, 5))
     assert [trial.number for trial in report.suspended] == [1]
     assert [trial.number for trial in report.failed] == [2]

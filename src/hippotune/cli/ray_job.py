@@ -32,7 +32,7 @@ def submit_to_ray(options: argparse.Namespace) -> int:
     command = [*named, *(["--", *options.arguments] if options.arguments else [])]
     large = sorted(_large_files(folder))
     for path, size in large:
-        print(f"left out, as it is large: {path.relative_to(folder)} ({short.size(size)})")
+        print(f"left out, because it is large: {path.relative_to(folder)} ({short.size(size)})")
     environment: dict[str, Any] = {
         "working_dir": str(folder),
         "excludes": [*_LEFT_OUT, *(f"/{path.relative_to(folder)}" for path, _ in large)],

@@ -33,7 +33,9 @@ def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = add_command(commands, "serve", "serve studies to clients", _DESCRIPTION, _EXAMPLES, run)
     parser.add_argument("--home", metavar="FOLDER", default=".hippo", help="the home, a folder or a URL")
-    parser.add_argument("--store", metavar="URL", help="the database, postgresql://…, where it is not below")
+    parser.add_argument(
+        "--store", metavar="URL", help="the database, postgresql://…, if it is not in the home"
+    )
     parser.add_argument(
         "--executor",
         metavar="WHERE",
@@ -44,10 +46,14 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--port", type=int, default=8477, help="its port (default: 8477; 0 takes any)")
     parser.add_argument("--token-file", metavar="FILE", type=Path, help="who may do what; see below")
     parser.add_argument("--allow-code", action="store_true", help="run code that clients send, in workers")
-    parser.add_argument("--worker-user", metavar="USER", help="run code of clients as this user (from root)")
-    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="another own name")
+    parser.add_argument("--worker-user", metavar="USER", help="run code of clients as this user (needs root)")
+    parser.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[], help="another name of this server"
+    )
     parser.add_argument("--hold", action="store_true", help="train nothing before POST /release")
-    parser.add_argument("--tls-certificate", metavar="FILE", type=Path, help="serve by TLS with this one")
+    parser.add_argument(
+        "--tls-certificate", metavar="FILE", type=Path, help="serve by TLS with this certificate"
+    )
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
 
 

@@ -188,7 +188,7 @@ class Page:
         yield from self._errors("failed")
         yield from self._errors("suspended")
         if any(trial.suspended for trial in self.history.trials):
-            yield f"  to take these up again: hippo retry {self.stored.info.name}, then run the study again"
+            yield f"  to try these again: hippo retry {self.stored.info.name}, then run the study again"
 
     def _head(self) -> Iterator[str]:
         info, related = self.stored.info, self.stored.related

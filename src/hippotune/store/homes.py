@@ -41,7 +41,7 @@ def parse_home(given: str | Path) -> tuple[Path, str | None]:
             raise InvalidInput(f"home is {text!r}, which is a file; expected a folder, new or old")
         return Path(given), None
     if isinstance(given, Path):
-        raise InvalidInput(f"home is {given!r}, which is no URL any more: give it as text, not as a Path")
+        raise InvalidInput(f"home is {given!r}, and a Path cannot hold a URL: give it as text")
     url = urlsplit(text)
     if url.scheme == "file" and url.netloc in ("", "localhost") and url.path.startswith("/"):
         return Path(unquote(url.path)), None

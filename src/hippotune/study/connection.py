@@ -86,7 +86,7 @@ class Connection:
                 return runtime
             if runtime.busy:
                 raise HippoError(
-                    f"what study {self._study.name!r} trains was changed while it is being tuned: "
+                    f"the trainer, settings or data of study {self._study.name!r} changed while it is being tuned: "
                     "wait for its end, or make another study"
                 )
             self.close()

@@ -40,8 +40,8 @@ def failed_trial(result: Result) -> TrialFailed:
     if not result.suspended:
         return TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
     return TrialFailed(
-        f"the trial is suspended: it was lost with its workers at step {result.step}, and is trained again "
-        f"after `hippo retry` (see its --help):\n{result.error}"
+        f"the trial is suspended: its workers were lost again and again at step {result.step}. "
+        f"To try it again, see hippo retry --help:\n{result.error}"
     )
 
 

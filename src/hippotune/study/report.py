@@ -181,7 +181,7 @@ class Report:
             lines[0] += f", {len(self.suspended)} suspended"
             first = self.suspended[0]
             lines.append(f"suspended: trial {first.number}: {str(first.error).splitlines()[0]}")
-            lines.append(f"  to take up what is suspended: hippo retry {self.study}, then run the same again")
+            lines.append(f"  to go on with them: hippo retry {self.study}, then run the same again")
         if self._best is not None:
             best = self._best
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in best.metrics.items())

@@ -189,7 +189,7 @@ class Study:
             return Connection(self)
         if self._executor is not None or self.store_url is not None:
             raise InvalidInput(
-                "executor= and store= are the server's, where url= is given: give them to hippo serve"
+                "executor= and store= cannot be given with url=: the server has its own, from hippo serve"
             )
         try:
             # Here and below: the server's client is above this folder, and is imported where it is used.
@@ -265,8 +265,8 @@ class Study:
 
             if callbacks:
                 raise InvalidInput(
-                    f"callbacks were given to a study that {self.url} tunes; they are called in the process "
-                    "that tunes: make the study with tuner='client'"
+                    f"callbacks are called in the process that tunes, which is the server at {self.url}: "
+                    "make the study with tuner='client'"
                 )
             return tune_there(self, tuner, limits, progress, sinks)
         return tune(self, tuner, limits, progress, sinks, callbacks)

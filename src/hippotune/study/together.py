@@ -44,8 +44,8 @@ def tune_together(
         raise InvalidInput(f"the studies are named {names}; expected every name once")
     if urls := [study.url for study, _ in work if study.url is not None]:
         raise InvalidInput(
-            f"tune_together is for studies of one process, and one of these is at {urls[0]}, where studies "
-            "share what they train in any case: tune each by study.tune, or hippo submit"
+            f"tune_together takes studies of this process, and one of these is at {urls[0]}. Studies on a "
+            "server share what they train in any case: tune each with study.tune or hippo submit"
         )
     first: dict[tuple[str, str], Study] = {}
     leaders: dict[str, Study] = {}

@@ -139,8 +139,8 @@ def _failures(report: Report) -> list[str]:
         numbers = ", ".join(str(trial.number) for trial in report.suspended[:_MOST_NAMED])
         more = ", …" if len(report.suspended) > _MOST_NAMED else ""
         said.append(
-            f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), neither failed nor "
-            f"lost: see hippo show {report.study}; hippo retry {report.study}, and the same run again, go on"
+            f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), not failed: see "
+            f"hippo show {report.study}. To go on: hippo retry {report.study}, then run the same again"
         )
     return said
 
