@@ -20,7 +20,7 @@ _LEFT_OUT = (".hippo", ".git", ".venv", "__pycache__")
 def submit_to_ray(options: argparse.Namespace) -> int:
     """Submit a job, and say how to follow it."""
     study = load(options.file, options.arguments, options.module).study
-    if study.storage is None and not study.home.is_absolute():
+    if study._storage is None and not study.home.is_absolute():
         raise InvalidInput(
             f"the study's home is {str(study.home)!r}: on the cluster it would be gone with Ray's session. "
             'Give it a place that lasts and that all nodes see: Study(home="/shared/hippo") or '

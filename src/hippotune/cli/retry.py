@@ -38,7 +38,7 @@ def add_to(commands: Commands) -> None:
         "--trial",
         metavar="NUMBER",
         type=int,
-        help="only this trial, and those that share the steps that failed",
+        help="only this trial, and those that share what failed",
     )
 
 

@@ -48,12 +48,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--allow-code", action="store_true", help="run code that clients send, in workers")
     parser.add_argument("--worker-user", metavar="USER", help="run code of clients as this user (needs root)")
     parser.add_argument(
-        "--allow-host", metavar="NAME", action="append", default=[], help="another name of this server"
+        "--allow-host", metavar="NAME", action="append", default=[], help="another of its names"
     )
     parser.add_argument("--hold", action="store_true", help="train nothing before POST /release")
-    parser.add_argument(
-        "--tls-certificate", metavar="FILE", type=Path, help="serve by TLS with this certificate"
-    )
+    parser.add_argument("--tls-certificate", metavar="FILE", type=Path, help="use TLS, with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
 
 

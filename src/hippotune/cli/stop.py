@@ -19,9 +19,7 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
-    parser = add_command(
-        commands, "stop", "stop a study on a server, or the server", _DESCRIPTION, _EXAMPLES, run
-    )
+    parser = add_command(commands, "stop", "stop a study or a server", _DESCRIPTION, _EXAMPLES, run)
     parser.add_argument("study", metavar="STUDY", nargs="?", help="the name of a study that was submitted")
     add_server(parser)
 

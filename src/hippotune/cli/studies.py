@@ -118,7 +118,7 @@ def named(options: argparse.Namespace) -> tuple[str, Path | None, str | None]:
         from hippotune.cli.script import load
 
         study = load(name).study
-        name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
+        name, home, url = listed_as(study.name, study.share), home or study.home, url or study._store_url
     return name, home, url
 
 

@@ -62,7 +62,7 @@ def submit(options: argparse.Namespace) -> int:
         raise MissingExtra("hippo submit needs the extra serve: pip install 'hippotune[serve]'") from error
 
     script = load(options.file, options.arguments, options.module)
-    url = options.url or script.study.url or _server_of(script.study)
+    url = options.url or script.study._url or _server_of(script.study)
     study = moved(script.study, url)
     Api(url).reach()
     send_study(study, script.tuner, _description(options.file))
@@ -87,7 +87,7 @@ def _server_of(study: Study) -> str:
     url = served_at(study.home)
     if url:
         return url
-    url = start_server(study.home, _executor_of(study), study.storage, study.store_url)
+    url = start_server(study.home, _executor_of(study), study._storage, study._store_url)
     print(f"started a server for {study.home} at {url}; to end it: hippo stop --url {url}")
     return url
 
@@ -102,7 +102,7 @@ def _executor_of(study: Study) -> str:
     elif executor.threads is not None or executor.hang_after is not None:
         what = "threads= and hang_after= of the study's executor"
     if what:
-        place = f"--home {study.storage or study.home}{' --store URL' if study.store_url else ''}"
+        place = f"--home {study._storage or study.home}{' --store URL' if study._store_url else ''}"
         raise InvalidInput(
             f"hippo submit starts a server with hippo.Local(workers=N) and cannot pass on {what}. Start the "
             f"server yourself: hippo serve {place} --executor ray:ADDRESS, or --executor FILE.py:NAME with a "

@@ -232,8 +232,8 @@ def _check(options: Options) -> None:
         Database.by(options.store).close()  # which says whether there can be such a database
     if options.token_file is None and options.host not in LOOPBACK:
         raise InvalidInput(
-            f"host is {options.host!r}, which other machines reach: give --token-file with lines of NAME ROLE TOKEN, "
-            "or stay on 127.0.0.1"
+            f"host is {options.host!r}, which other machines reach: give --token-file with lines of NAME "
+            "ROLE TOKEN, or stay on 127.0.0.1"
         )
     if options.worker_user is not None:
         try:

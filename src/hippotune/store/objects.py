@@ -251,8 +251,8 @@ class CheckpointObjects(CheckpointStorage):
             if "NoSuchBucket" in str(error):
                 raise self._no_bucket() from error
             raise StorageUnavailable(
-                f"{self._url}: could not {what}: {_first_line(error)}. Check that the store can be reached and "
-                "that the credentials in the environment allow reading, writing, listing and deleting there"
+                f"{self._url}: could not {what}: {_first_line(error)}. Check that the store can be reached "
+                "and that the environment has credentials for reading, writing, listing and deleting there"
             ) from error
 
 

@@ -69,7 +69,7 @@ class Connection:
     @property
     def place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
-        executor, place = self._study.executor, self._study.store_url or str(self._study.home.resolve())
+        executor, place = self._study.executor, self._study._store_url or str(self._study.home.resolve())
         return f"virtual time of {executor.identity} in {place}" if executor.virtual else place
 
     def open(self) -> Runtime:
@@ -86,8 +86,8 @@ class Connection:
                 return runtime
             if runtime.busy:
                 raise HippoError(
-                    f"the trainer, settings or data of study {self._study.name!r} changed while it is being tuned: "
-                    "wait for its end, or make another study"
+                    f"the trainer, settings or data of study {self._study.name!r} changed while it is being "
+                    "tuned: wait for its end, or make another study"
                 )
             self.close()
             if runtime.executor is executor:
@@ -109,7 +109,7 @@ class Connection:
         if self._aim != (metric, mode) and self.identity is not None and not study.executor.virtual:
             from hippotune.store.catalog import open_store
 
-            with open_store(study.home, study.store_url) as catalog:
+            with open_store(study.home, study._store_url) as catalog:
                 catalog.aim(study._listed_name, self.identity.key, metric, mode)
             self._aim = metric, mode
 

@@ -26,9 +26,9 @@ def stored(study: Study) -> tuple[list[Fact], list[SpanRecorded]]:
     """Return the facts and the worker time of the study's plan; nothing where there is no plan yet."""
     from hippotune.store.catalog import FILE_NAME, open_store
 
-    if study.executor.virtual or (study.store_url is None and not (study.home / FILE_NAME).is_file()):
+    if study.executor.virtual or (study._store_url is None and not (study.home / FILE_NAME).is_file()):
         return [], []
-    with open_store(study.home, study.store_url, create=False) as catalog:
+    with open_store(study.home, study._store_url, create=False) as catalog:
         if study.key not in [info.key for info in catalog.plans()]:
             return [], []
         store = catalog.view(study.key)

@@ -147,11 +147,11 @@ class Study:
             checks.instance("executor", executor, Executor, "an executor, such as hippo.Local(workers=2)")
         self.name = name
         self.trainer = trainer
-        self.home, self.storage = parse_home(home)
+        self.home, self._storage = parse_home(home)
         self.settings = checks.mapping("settings", settings, '{"device": "cuda"}')
         self.seed = seeding.checked(seed)
         self.share = checks.yes_or_no("share", share)
-        self.store_url = None if store is None else checks.text("store", store, "postgresql://host/database")
+        self._store_url = None if store is None else checks.text("store", store, "postgresql://host/database")
         self.checkpoint_budget = (
             None if checkpoint_budget is None else checks.size("checkpoint_budget", checkpoint_budget)
         )
@@ -173,21 +173,21 @@ class Study:
         self.data = data
         self._version = None if version is None else checks.text("version", version, "2")
         self._executor = executor
-        self.url = url
-        self.code = code
-        self.tuner = tuner
+        self._url = url
+        self._code = code
+        self._tuner = tuner
         self._connection = self._connected()
         self._completion = Completion(self.defaults, substeps)
         self._trunks: dict[Config, None] = {}
 
     def _connected(self) -> Connection:
         """Return the connection to the plan: in this process, or on a server."""
-        checks.one_of("tuner", self.tuner, ("server", "client"))
-        if self.code is not None:
-            checks.one_of("code", self.code, ("entry", "bundle", "value"))
-        if self.url is None:
+        checks.one_of("tuner", self._tuner, ("server", "client"))
+        if self._code is not None:
+            checks.one_of("code", self._code, ("entry", "bundle", "value"))
+        if self._url is None:
             return Connection(self)
-        if self._executor is not None or self.store_url is not None:
+        if self._executor is not None or self._store_url is not None:
             raise InvalidInput(
                 "executor= and store= cannot be given with url=: the server has its own, from hippo serve"
             )
@@ -196,10 +196,10 @@ class Study:
             from hippotune.serve.client.connection import RemoteConnection
         except ImportError as error:
             raise MissingExtra("Study(url=) needs the extra serve: pip install 'hippotune[serve]'") from error
-        return RemoteConnection(self, self.url)
+        return RemoteConnection(self, self._url)
 
     def __repr__(self) -> str:
-        return f"Study({self.name!r}, {self.trainer.__name__}, home={self.storage or str(self.home)!r})"
+        return f"Study({self.name!r}, {self.trainer.__name__}, home={self._storage or str(self.home)!r})"
 
     def __enter__(self) -> Study:
         self.open()
@@ -260,12 +260,12 @@ class Study:
         for callback in checks.several("callbacks", callbacks):
             checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
         limits = Limits.of(deadline, budget)
-        if self.url is not None and self.tuner == "server":
+        if self._url is not None and self._tuner == "server":
             from hippotune.serve.client.following import tune_there
 
             if callbacks:
                 raise InvalidInput(
-                    f"callbacks are called in the process that tunes, which is the server at {self.url}: "
+                    f"callbacks are called in the process that tunes, which is the server at {self._url}: "
                     "make the study with tuner='client'"
                 )
             return tune_there(self, tuner, limits, progress, sinks)
@@ -348,10 +348,10 @@ class Study:
         """
         from hippotune.history.optuna_study import optuna_study, to_optuna
 
-        if self.url is not None:
+        if self._url is not None:
             from hippotune.serve.client.catalog import remote_study
 
-            _, history, _ = remote_study(self.url, self._listed_name, self.key.digest)
+            _, history, _ = remote_study(self._url, self._listed_name, self.key.digest)
             return optuna_study(history, metric, mode)
         runtime = self._connection.runtime
         kept = runtime.store if runtime is not None and self.executor.virtual else None

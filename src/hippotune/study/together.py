@@ -42,7 +42,7 @@ def tune_together(
         raise InvalidInput("tune_together was given no studies; expected pairs of a study and a tuner")
     if len(set(names)) < len(names):
         raise InvalidInput(f"the studies are named {names}; expected every name once")
-    if urls := [study.url for study, _ in work if study.url is not None]:
+    if urls := [study._url for study, _ in work if study._url is not None]:
         raise InvalidInput(
             f"tune_together takes studies of this process, and one of these is at {urls[0]}. Studies on a "
             "server share what they train in any case: tune each with study.tune or hippo submit"

@@ -61,7 +61,7 @@ def tune(
             report = connection.follow(tuning, runtime, view, progress)
             connection.warnings += _failures(report)
             report = _with_export(study, report)
-        feeds.finish(report._best, is_away=study.url is not None)
+        feeds.finish(report._best, is_away=study._url is not None)
         connection.warn(view)
         return report
 
@@ -148,7 +148,7 @@ def _failures(report: Report) -> list[str]:
 def _with_export(study: Study, report: Report) -> Report:
     """Export the best result, so that it outlives this code and this version."""
     best = report._best
-    if best is None or best.path is None or study.url is not None:
+    if best is None or best.path is None or study._url is not None:
         return report
     from hippotune.study.exports import export_best
 
