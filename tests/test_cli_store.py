@@ -193,9 +193,9 @@ def test_show_of_a_trial_that_failed_tells_its_error(run: Run) -> None:
 
 
 def test_retry_clears_what_one_trial_or_all_of_them_failed_with(run: Run, home: Path) -> None:
-    assert "next run: 1 trial\n" in run("retry", "heavy", "--trial", "1")
+    assert "1 trial of study heavy: tried again" in run("retry", "heavy", "--trial", "1")
     assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 1 unfinished, 1 failed")
-    assert "next run: 1 trial\n" in run("retry", "heavy")
+    assert "1 trial of study heavy: tried again" in run("retry", "heavy")
     assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 2 unfinished")
     assert "nothing in study heavy has failed" in run("retry", "heavy")
     report = trained("heavy", home, Asking(HEAVY, 5))

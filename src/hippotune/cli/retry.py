@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     url = options.url or served_at(home_of(options.home))
     trials = _retry_there(url, options) if url else _retry_here(options)
     if trials:
-        print(f"study {options.study}, when it is run again, tries again: {plural(trials, 'trial')}")
+        print(f"{plural(trials, 'trial')} of study {options.study}: tried again when it is next run")
     else:
         of = "" if options.trial is None else f" of trial {options.trial}"
         print(f"nothing{of} in study {options.study} has failed or is suspended")
