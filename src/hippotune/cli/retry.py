@@ -17,9 +17,9 @@ from hippotune.short import plural
 from hippotune.store.served import served_at
 
 _DESCRIPTION = """\
-Let failed and suspended trials of a study be tried again. A trial is suspended where its workers
-were lost again and again. Trials that share the steps that failed are tried again together. Then
-run or submit the study again: it trains what is missing. If a server has the home, it does this."""
+Let failed and suspended trials of a study be tried again when it is next run. (A trial is suspended
+when its workers were lost again and again.) Trials that share the steps that failed are tried
+together. Then run or submit the study again. If a server has the home, the server is asked."""
 
 _EXAMPLES = """\
 examples:

@@ -42,10 +42,16 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--url", metavar="URL", help="the server, such as http://host:8477")
     parser.add_argument("--follow", action="store_true", help="watch the study until it ends")
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="of a Ray cluster's dashboard, such as http://head:8265"
+        "--ray",
+        metavar="ADDRESS",
+        help="send it to the Ray cluster with this dashboard, such as http://head:8265",
     )
     parser.add_argument(
-        "--pip", nargs="+", default=[], metavar="PACKAGE", help="packages that Ray's nodes do not have"
+        "--pip",
+        nargs="+",
+        default=[],
+        metavar="PACKAGE",
+        help="with --ray: install these packages on its nodes",
     )
 
 

@@ -133,7 +133,7 @@ def _failures(report: Report) -> list[str]:
         last = errors[0].strip().splitlines()[-1]
         said.append(
             f"all {len(errors)} trials failed, the first with: {last} "
-            f"(the whole: hippo show {report.study} --trial {report.trials[0].number})"
+            f"(in full: hippo show {report.study} --trial {report.trials[0].number})"
         )
     if report.suspended:
         numbers = ", ".join(str(trial.number) for trial in report.suspended[:_MOST_NAMED])
