@@ -79,8 +79,8 @@ class SpaceTuner(Tuner):
         if found is not None:
             until = "to the end" if found.until is None else f"until step {found.until}"
             trials.tell(
-                f"{found.trials} trials are equal {until}: at the rungs before that they count as one, and go "
-                "on together"
+                f"{found.trials} trials are equal {until}: at the rungs before that they count as one, and "
+                "go on together"
             )
         return configs
 
