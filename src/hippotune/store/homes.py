@@ -33,7 +33,7 @@ _EXPECTED = "expected a folder, or a URL such as s3://bucket/study, gs://bucket/
 
 def parse_home(given: str | Path) -> tuple[Path, str | None]:
     """Return the folder of a home on this machine, and the URL of its checkpoints, if they are elsewhere."""
-    if not isinstance(given, str | Path):
+    if not isinstance(given, str | os.PathLike):
         raise InvalidInput(f"home is {given!r}; {_EXPECTED}")
     text = str(given)
     if not _URL.match(text):

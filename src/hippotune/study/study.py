@@ -255,9 +255,10 @@ class Study:
         `callbacks` are told of results (`hippo.Callback`).
         """
         checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
-        for sink in checks.several("sinks", sinks):
+        sinks, callbacks = checks.several("sinks", sinks), checks.several("callbacks", callbacks)
+        for sink in sinks:
             checks.instance("sinks", sink, Sink, "a list of sinks, such as hippo.sinks.TensorBoard('runs')")
-        for callback in checks.several("callbacks", callbacks):
+        for callback in callbacks:
             checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
         limits = Limits.of(deadline, budget)
         if self._url is not None and self._tuner == "server":
