@@ -126,7 +126,8 @@ def chart(report: hippo.study.Report, path: str) -> None:
                 col=column,
             )
     work = report.work
-    title = f"18 anneals of one trunk: {work.steps_requested:,} steps asked, {work.steps_unique:,} trained"
+    steps = f"{work.steps_requested:,} steps requested, {work.steps_unique:,} trained"
+    title = f"18 anneals of one trunk: {steps}"
     dress(figure, title, "validation loss over the share of the New Testament in the last tenth", height=480)
     figure.update_layout(legend={"orientation": "h", "y": -0.18}, margin={"b": 90, "t": 110})
     save(figure, path)

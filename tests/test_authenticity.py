@@ -72,7 +72,7 @@ def test_a_study_whose_rows_were_altered_trains_those_again_and_ends_with_the_sa
     assert found == expected
     assert re.fullmatch(
         rf"not used: {altered} checkpoints? that this plan's own workers did not write .* "
-        rf"the key file {home / FILE_NAME} was replaced\); what is needed of them is trained again",
+        rf"the key file {home / FILE_NAME} was replaced\); the steps that depend on them are trained again",
         told,
     )
     assert answers(home) == (expected, "", 0)

@@ -216,7 +216,7 @@ def test_a_study_can_be_described_in_toml(folder: Path) -> None:
         ("[6], 0.1)", "milestone=[6])", "MultiStep takes value, milestones, gamma"),
         ("MultiStep(0.5, [6], 0.1)", "exit(1)", "'exit(1)' calls exit; expected one of Branches"),
         ("MultiStep(0.5, [6], 0.1)", "Constant(open)", "has more than names, numbers, text and lists"),
-        ("[space]", "[space", "is no TOML"),
+        ("[space]", "[space", "is not valid TOML"),
         ('kind = "Local"', 'kind = "Cloud"', "executor.kind is 'Cloud'"),
     ],
 )
@@ -288,7 +288,7 @@ def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path) -> N
         (folder / "go").write_text("go")
         _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert errors.rstrip().endswith("to go on: hippo run falling.py")
+    assert errors.rstrip().endswith("To go on: hippo run falling.py")
     assert "Traceback" not in errors
 
     assert figures(hippo(folder, "plan", "falling.py").stdout)["steps left"] < 40
@@ -346,7 +346,7 @@ def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None
     assert done.returncode == 0, done.stderr
     assert figures(done.stdout) == {
         "trials": 6,
-        "steps asked": 60,
+        "steps requested": 60,
         "unique steps": 32,
         "steps left": 32,
         "longest chain": 10,
@@ -368,12 +368,12 @@ def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None
 
 def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path) -> None:
     lines = hippo(folder, "plan", "falling.py", "--no-tree").stdout.splitlines()
-    assert lines[-3:] == ["merge rate if all trials had the same", "  scale  3.75", "  lr     3.00"]
+    assert lines[-3:] == ["merge rate if all trials had the same:", "  scale  3.75", "  lr     3.00"]
     assert lines[-8:-4] == [
-        "2 branches at step 0, where the first trials part; the largest",
+        "2 branches at step 0, where the first trials part; the largest:",
         "  scale 0.5  16 steps for 3 trials, 50% of all",
         "  scale 1    16 steps for 3 trials, 50% of all",
-        "a further branch from there costs 10 steps, from step 8 2 steps",
+        "another branch at step 0 costs 10 steps; one at step 8, 2 steps",
     ]
 
 
@@ -388,7 +388,7 @@ tuner = hippo.TrialList(asks, "height", "min")
     assert "of 100 to 400 steps each" in shown
     assert "merge rate 1.03" in shown
     title, advice = shown.splitlines()[-2:]
-    assert title == "merge rate with other schedules, all trials still different"
+    assert title == "merge rate with other schedules, all trials still different:"
     assert advice.strip() == (
         "lr: a WSD that decays in its last tenth, not at once (now until 100, 200, 400)  1.64"
     )
@@ -544,7 +544,7 @@ def test_a_count_below_one_is_refused(folder: Path, capfd: pytest.CaptureFixture
     with pytest.raises(SystemExit) as end:
         main(["plan", "falling.py", "--steps", "0"])
     assert end.value.code == 2
-    assert "argument --steps: '0' is no whole number from 1 on" in capfd.readouterr().err
+    assert "argument --steps: '0' is not a whole number of at least 1" in capfd.readouterr().err
 
 
 def test_the_version_is_told() -> None:

@@ -110,7 +110,7 @@ def test_show_tells_the_work_the_trials_and_the_tree(run: Run, home: Path) -> No
     output = run("show", "decays")
     told = figures(output)
     assert told["trials"] == (4, "4 done")
-    assert told["steps asked"] == (8 + 6 + 2 + 2, "")
+    assert told["steps requested"] == (8 + 6 + 2 + 2, "")
     assert told["unique steps"] == (14, "merge rate 1.29")
     assert told["steps trained"][0] == 14
     assert re.fullmatch(r"in \d+\.\d worker-seconds", told["steps trained"][1])
@@ -193,9 +193,9 @@ def test_show_of_a_trial_that_failed_tells_its_error(run: Run) -> None:
 
 
 def test_retry_clears_what_one_trial_or_all_of_them_failed_with(run: Run, home: Path) -> None:
-    assert "next run: 1 trial\n" in run("retry", "heavy", "--trial", "1")
+    assert "1 trial of study heavy: tried again" in run("retry", "heavy", "--trial", "1")
     assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 1 unfinished, 1 failed")
-    assert "next run: 1 trial\n" in run("retry", "heavy")
+    assert "1 trial of study heavy: tried again" in run("retry", "heavy")
     assert figures(run("show", "heavy"))["trials"] == (3, "1 done, 2 unfinished")
     assert "nothing in study heavy has failed" in run("retry", "heavy")
     report = trained("heavy", home, Asking(HEAVY, 5))
@@ -216,8 +216,8 @@ def test_what_is_suspended_is_told_apart_from_what_failed_until_it_is_retried(ru
     suspended(home, "heavy")
     output = run("show", "heavy", "--no-tree")
     assert figures(output)["trials"] == (3, "1 done, 1 failed, 1 suspended")
-    assert "suspended\n  trial 1: the worker was lost\n  to take these up again: hippo retry heavy" in output
-    with pytest.warns(RuntimeWarning, match=r"1 trial suspended \(1\), neither failed nor lost"):
+    assert "suspended\n  trial 1: the worker was lost\n  to try these again: hippo retry heavy" in output
+    with pytest.warns(RuntimeWarning, match=r"1 trial suspended \(1\), not failed"):
         report = trained("heavy", home, Asking(HEAVY, 5))
     assert [trial.number for trial in report.suspended] == [1]
     assert [trial.number for trial in report.failed] == [2]

@@ -18,7 +18,7 @@ def test_recorded_trials_are_replayed_and_shown(tmp_path: Path, capsys: pytest.C
     assert main(["run", str(EXAMPLE), "--no-progress", "--html", str(page)]) == 0
     printed = capsys.readouterr().out
     assert "study recorded: 448 trials, 0 failed" in printed
-    assert "13,530 steps asked, 3,386 trained, 10,144 saved (merge rate 4.00)" in printed
+    assert "13,530 steps requested, 3,386 trained, 10,144 saved (merge rate 4.00)" in printed
     assert "on 40 workers" in printed
     assert "MultiStep(0.5, [60, 90])" in page.read_text()
 

@@ -12,6 +12,7 @@ import hippotune as hippo
 from hippotune.errors import InvalidInput
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.plan.facts import Checkpoint, CheckpointKept, MetricsRecorded, Position, SpanRecorded
+from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences import Config, Exponential, MultiStep
@@ -23,7 +24,7 @@ from hippotune.study.estimates import (
     estimate,
     format_estimates,
 )
-from hippotune.study.step_times import measured_effects, on_one_slot
+from hippotune.study.step_times import Timed, measured_effects, on_one_slot
 from hippotune.tuners.grid_search import GridSearch
 from hippotune.tuners.successive_halving import SuccessiveHalving
 
@@ -45,6 +46,20 @@ def study(home: Path, **options: Any) -> hippo.Study:
 
 def stored(home: Path) -> hippo.Study:
     return hippo.Study("estimated", Nothing, home=home, executor=hippo.Local(workers=1))
+
+
+def trained(lease: int, node: Node, last: int, seconds: float) -> SpanRecorded:
+    """Return the record of a lease that trained for some seconds, and started and waited for as long."""
+    began = 1000.0 * lease
+    return SpanRecorded(0, lease, node.id, "train", 0, last, began, began + 2 * seconds, 1.0, seconds=seconds)
+
+
+def write(study: hippo.Study, facts: list[Any]) -> None:
+    with open_store(study.home) as catalog:
+        catalog.bind(study.name, study.key)
+        store = catalog.plan(study.key)
+        store.write(facts)
+        store.close()
 
 
 def test_alone_and_shared_on_any_number_of_workers(tmp_path: Path) -> None:
@@ -85,14 +100,8 @@ def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Pa
         facts += added
         facts.append(CheckpointKept(Position(node.id, 60), Checkpoint(f"{node.id}-60", 1, "")))
         facts.append(MetricsRecorded(place + 1, Position(node.id, 100), {"acc": 0.5}))
-        facts.append(
-            SpanRecorded(0, place, node.id, "train", 0, 100, 1000.0 * place, 1000.0 * place + seconds)
-        )
-    with open_store(tmp_path) as catalog:
-        catalog.bind(real.name, real.key)
-        store = catalog.plan(real.key)
-        store.write(facts)
-        store.close()
+        facts.append(trained(place, node, 100, seconds))
+    write(real, facts)
     (row,) = estimate(real, TUNER, [1])
     assert row.alone.steps == 400
     assert row.alone.worker_hours == pytest.approx((200 * 2.0 + 200 * 6.0) / 3600, rel=0.02)
@@ -103,15 +112,31 @@ def test_what_the_plan_holds_is_done_and_says_how_long_a_step_takes(tmp_path: Pa
     assert row.basis == "4 s a step, by bs, measured over 200 steps of the plan"
 
 
+def test_a_prediction_starts_with_the_paces_that_were_recorded(tmp_path: Path) -> None:
+    real, plan = stored(tmp_path), Plan()
+    facts: list[Any] = []
+    seconds = {1: 100.0, 2: 10.0, 3: 10.0}
+    for batch_size in seconds:
+        node, added = plan.place(Config({"bs": batch_size}), 10)
+        facts += [*added, CheckpointKept(Position(node.id, 10), Checkpoint(f"{node.id}-10", 1, ""))]
+        facts.append(trained(batch_size, node, 10, seconds[batch_size]))
+    write(real, facts)
+    ends = {1: 60, 2: 110, 3: 110}
+    tuner = hippo.TrialList([({"bs": each}, end) for each, end in ends.items()], "acc", "max")
+    (row,) = estimate(real, tuner, [2], lambda hp, width: seconds[int(hp["bs"])] / 10)
+    # The slow trial begins at once, though it has the fewest steps left; the others share the second worker.
+    assert row.shared.hours * 3600 == pytest.approx(500, rel=0.1)
+
+
 def test_what_was_trained_wide_or_packed_is_not_mistaken_for_steps_of_one_worker() -> None:
-    wide = SpanRecorded(0, 0, 0, "train", 0, 100, 0.0, 50.0, width=2.0)
-    help_ = SpanRecorded(1, 0, 0, "help", 0, 100, 0.0, 50.0, width=0.0)
-    packed = SpanRecorded(0, 1, 0, "train", 100, 200, 50.0, 250.0, width=0.5)
-    alone = SpanRecorded(0, 2, 0, "train", 200, 300, 250.0, 340.0)
+    wide = SpanRecorded(0, 0, 0, "train", 0, 100, 0.0, 60.0, width=2.0, seconds=50.0)
+    help_ = SpanRecorded(1, 0, 0, "help", 0, 100, 0.0, 60.0, width=0.0)
+    packed = SpanRecorded(0, 1, 0, "train", 100, 200, 60.0, 270.0, width=0.5, seconds=200.0)
+    alone = SpanRecorded(0, 2, 0, "train", 200, 300, 270.0, 370.0, seconds=90.0)
     speeds = Profile({2: 1.8})
-    assert on_one_slot([wide, help_, packed, alone], speeds) == [alone]
+    assert on_one_slot([wide, help_, packed, alone], speeds) == [Timed(0, 200, 100, 90.0)]
     estimated = on_one_slot([wide, help_, packed], speeds)
-    assert [span.ended - span.began for span in estimated] == pytest.approx([90.0, 100.0])
+    assert [timed.seconds for timed in estimated] == pytest.approx([90.0, 100.0])
 
 
 def test_a_width_policy_is_at_work_in_estimates_too(tmp_path: Path) -> None:
@@ -127,14 +152,14 @@ def test_a_width_policy_is_at_work_in_estimates_too(tmp_path: Path) -> None:
 
 
 def test_factors_are_found_for_each_hyper_parameter_and_noise_is_left_out() -> None:
-    spans = []
+    timed = []
     for number, (batch_size, depth, lr) in enumerate(
         (batch_size, depth, lr) for batch_size in (64, 128) for depth in (1, 2, 4) for lr in (0.1, 0.2)
     ):
         seconds = 50 * (1.0 if batch_size == 64 else 0.5) * depth * (1.01 if lr == 0.1 else 0.99)
         config = Config({"bs": batch_size, "depth": depth, "lr": lr, "wd": Exponential(0.1, 0.9)})
-        spans.append((config, SpanRecorded(0, number, number, "train", 0, 50, 0.0, seconds)))
-    effects = measured_effects(spans)
+        timed.append((config, Timed(number, 0, 50, seconds)))
+    effects = measured_effects(timed)
     assert set(effects) == {"bs", "depth"}
     assert effects["bs"][64] / effects["bs"][128] == pytest.approx(2.0, rel=0.02)
     assert effects["depth"][4] / effects["depth"][1] == pytest.approx(4.0, rel=0.03)

@@ -214,7 +214,7 @@ def test_doctor_gives_up_checkpoints_whose_key_is_lost_and_keeps_their_files(run
     (home / FILE_NAME).unlink()
     with pytest.raises(StoreError, match="hippo doctor --repair"):
         study("decays", home).open()
-    assert "is missing: they cannot be told from those of others" in run("doctor", status=1)
+    assert "is missing: it cannot be checked that they are the plan's own" in run("doctor", status=1)
     assert "checkpoints is lost; they were given up" in run("doctor", "--repair")
     assert {file.name for file in files(home)} == there
     assert trained("decays", home, Asking(DECAYS, *STEPS)).best.step == 8

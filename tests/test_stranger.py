@@ -52,7 +52,7 @@ def test_from_the_wheel_to_a_model(installed: Installed, tmp_path: Path) -> None
     resumed = typed("hippo", "run", "study.py")
     shown = [line for line in RAN if not line.startswith("work:")]
     assert [line for line in shown if line not in resumed] == []
-    asked, trained = map(int, re.findall(r"work: (\d+) steps asked, (\d+) trained", resumed)[0])
+    asked, trained = map(int, re.findall(r"work: (\d+) steps requested, (\d+) trained", resumed)[0])
     assert (asked, trained < 260) == (480, True)
     assert re.search(r"unique steps +260 +merge rate 1.85", typed("hippo", "show", "curve"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -40,12 +40,14 @@ def number(
     raise InvalidInput(f"{name} is {value!r}; expected {kind} {' and '.join(bounds)}".rstrip())
 
 
-def whole(name: str, value: object, least: int = 1) -> int:
-    """Return a whole number of at least `least`."""
+def whole(name: str, value: object, least: int | None = 1) -> int:
+    """Return a whole number of at least `least`; any, where that is None."""
     found = _number(name, value)
-    if isinstance(found, int) and found >= least and not isinstance(unwrapped(name, value), float):
+    low = -math.inf if least is None else least
+    if isinstance(found, int) and found >= low and not isinstance(unwrapped(name, value), float):
         return found
-    raise InvalidInput(f"{name} is {value!r}; expected a whole number of at least {least}")
+    bound = "" if least is None else f" of at least {least}"
+    raise InvalidInput(f"{name} is {value!r}; expected a whole number{bound}")
 
 
 def _number(name: str, value: object) -> Number | None:
@@ -96,11 +98,27 @@ def yes_or_no(name: str, value: object) -> bool:
     return value
 
 
+def mapping(name: str, value: object, example: str) -> dict[str, Any]:
+    """Return a mapping as a dict; an empty one for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} is {value!r}; expected a mapping, such as {example}")
+    return dict(value or {})
+
+
 def several(name: str, values: object) -> tuple[Any, ...]:
     """Return the items of a list."""
-    if isinstance(values, (str, dict)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{name} is {values!r}; expected a list")
     return tuple(values)
+
+
+def pairs(name: str, values: object, expected: str) -> list[tuple[Any, Any]]:
+    """Return the items of a list of pairs."""
+    listed = several(name, values)
+    for at, pair in enumerate(listed):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(f"{name}[{at}] is {pair!r}; expected {expected}")
+    return [tuple(pair) for pair in listed]
 
 
 def milestones(name: str, values: object, *, repeats: bool) -> tuple[int, ...]:

@@ -123,7 +123,7 @@ def test_a_study_is_submitted_with_what_lies_beside_it_and_without_what_is_large
     command = ["submit", "--ray", head.dashboard, str(folder / "walk.py")]
     until(lambda: main(command) == 0)  # a cluster that has just come up takes no jobs yet
     said = capsys.readouterr().out
-    assert "left out, as it is large: data.bin (12 MB)" in said
+    assert "left out, because it is large: data.bin (12 MB)" in said
     [job] = [line.split(": ")[1] for line in said.splitlines() if line.startswith("submitted")]
     assert job.startswith("hippo-walk-")
     assert f"ray job logs --address {head.dashboard} --follow {job}" in said

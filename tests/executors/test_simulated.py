@@ -430,6 +430,8 @@ def test_a_step_that_was_never_measured_is_enough_for_a_proof_and_no_result(step
         ({"workers": 2, "losses": [(1, 2)]}, "with a worker from 0 to 1"),
         ({"workers": 2, "losses": [(1, 0)], "startup": 2}, "no worker is up before"),
         ({"workers": 2, "losses": [(1, 0), (2, 1)]}, "losses leaves no worker"),
+        ({"workers": 2, "losses": [3]}, r"losses holds 3; expected \(time, worker\)"),
+        ({"workers": 2, "seed": "3"}, "seed is '3'; expected a whole number"),
         ({"workers": 2, "metrics": 3}, "metrics is 3; expected a function"),
         ({"workers": 2, "metrics": {}}, "there are no metrics in"),
     ],

@@ -59,7 +59,7 @@ def test_what_failed_on_a_server_is_tried_again(
         assert "adding 1\n" in log
         assert remote_retry(running.url, "patient", None, 0) == 0, "trial 0 is fine"
         wait_for(lambda: running.server._hub.plans)
-        assert "next run: 1 trial" in hippo("retry", "patient", "--trial", "1", *there)
+        assert "1 trial of study patient: tried again" in hippo("retry", "patient", "--trial", "1", *there)
         assert "2 trials, 1 failed" in tuned(), "it was tried again, and is ill yet"
         monkeypatch.setattr(hub, "IDLE_SECONDS", 0.0)
         api = Api(running.url)
@@ -67,6 +67,8 @@ def test_what_failed_on_a_server_is_tried_again(
         Path("healed").touch()
         assert "2 trials, 1 failed" in tuned(), "until somebody has it retried"
         wait_for(lambda: not api.call("GET", "/plans", None, list))
-        assert "next run: 1 trial" in hippo("retry", "patient"), "its server is found by the home"
+        assert "1 trial of study patient: tried again" in hippo("retry", "patient"), (
+            "its server is found by the home"
+        )
         assert "nothing in study patient has failed" in hippo("retry", "patient", *there)
         assert "best: trial 1 at step 4: total 4" in tuned()

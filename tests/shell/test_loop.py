@@ -27,11 +27,11 @@ from hippotune.protocol.events import (
 from hippotune.protocol.failures import Retries
 from hippotune.sequences import Config
 from hippotune.shell.loop import Loop
-from hippotune.shell.progress import Progress
 from hippotune.shell.writer import FactWriter, ImmediateWriter, Writer
 from hippotune.store.base import Store
 from hippotune.store.catalog import open_store
 from hippotune.store.memory import MemoryStore
+from hippotune.study.progress import Progress
 from hippotune.study.tuning import Tuning
 from hippotune.tuners.base import TrialGroup
 

@@ -90,6 +90,8 @@ MISTAKES = [
     (lambda: Uniform(0, math.inf), "high is inf"),
     (lambda: Uniform("0", 1), "low is '0'"),
     (lambda: Uniform(0, 1, step=0), "step is 0"),
+    (lambda: Uniform(0, 1, step="0.1"), "step is '0.1'; expected a finite number above 0"),
+    (lambda: Int(1, 8, log="yes"), "log is 'yes'; expected True or False"),
     (lambda: LogUniform(0, 1), "low is 0 in LogUniform(low=0, high=1); a logarithm needs a bound above 0"),
     (lambda: LogUniform(-1, 1), "low is -1"),
     (lambda: Int(0, 8, log=True), "low is 0"),

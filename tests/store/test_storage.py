@@ -227,7 +227,7 @@ def test_a_store_that_cannot_be_used_says_what_to_do(
     monkeypatch.setattr(objects, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)})
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
     silent = CheckpointObjects("s3://bucket/plan", tmp_path)
-    with pytest.raises(StorageUnavailable, match="See that the store can be reached"):
+    with pytest.raises(StorageUnavailable, match="Check that the store can be reached"):
         silent.save(NAME, a_file())
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -96,8 +96,7 @@ def test_a_branch_without_a_checkpoint_says_what_is_trained_again(tmp_path: Path
             shared.eval(trunk.branch(30, lr=0.05), 31)
             show()
         assert said == [
-            "a branch at step 30 has no checkpoint there: 3 steps of its trunk are trained again, from step "
-            "27 on"
+            "a branch at step 30 has no checkpoint there: its trunk is trained again from step 27 to 30"
         ]
 
 

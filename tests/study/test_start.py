@@ -58,7 +58,7 @@ def test_what_arrives_only_in_part_is_not_taken(tmp_path: Path, url: str) -> Non
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("nothing.pt", "is not there"),
+        ("nothing.pt", "does not exist"),
         ("ftp://host/x.pt", "expected a path, or a URL of"),
         ("", "expected the"),
     ],

@@ -195,6 +195,18 @@ def test_a_study_that_is_run_again_draws_what_was_recorded(tmp_path: Path) -> No
     assert "as recorded" in figure.layout.title.text
 
 
+def test_a_study_that_goes_on_draws_what_was_trained_before_too(tmp_path: Path) -> None:
+    with study_of(Walker, tmp_path) as study:
+        study.tune(grid(), progress=False)
+    with study_of(Walker, tmp_path) as study:
+        report = study.tune(grid(steps=10), progress=False)
+    assert report.work.steps_trained == 3 * 2
+    figure = report.plot_timeline()
+    drawn = sorted(filter(None, figure.data[1].text))
+    assert drawn == sorted(["0–8", "1–8", "4–8", "8–10", "8–10", "8–10"])
+    assert "as recorded" in figure.layout.title.text
+
+
 def simulated(name: str, home: Path, **options: Any) -> Study:
     return Study(name, Walker, home=home, executor=Simulated(2, **options))
 
@@ -370,7 +382,30 @@ def test_a_metric_that_recorded_results_lack_is_named(tmp_path: Path) -> None:
         study.tune(grid(metric="acc"), progress=False)
 
 
-def test_bad_arguments_are_named() -> None:
+def test_bad_arguments_are_named(tmp_path: Path) -> None:
+    for option, value, says in (
+        ("home", None, "home is None; expected a folder, or a URL such as"),
+        ("settings", "cuda", "settings is 'cuda'; expected a mapping"),
+        ("share", "no", "share is 'no'; expected True or False"),
+        ("store", 3, "store is 3; expected text"),
+        ("version", 2, "version is 2; expected text"),
+        ("keep_best", "3", "keep_best is '3'; expected a whole number of at least 0"),
+        ("defaults", [], "a config is made from a mapping"),
+        ("exact", None, "exact is None; expected True or False"),
+        ("retries", True, "retries is True; expected a whole number of at least 0"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            Study("x", Walker, **{option: value})  # type: ignore[arg-type]
+    for pause in (True, math.inf, "soon"):
+        with pytest.raises(InvalidInput, match=r"pause is .*; expected seconds at least 0"):
+            hippo.Retries(pause=pause)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="sinks is 3; expected a list"):
+        Study("x", Walker).tune(grid(), sinks=3)  # type: ignore[arg-type]
+    says = r"group\[0\] is 'lr'; expected a config and a step"
+    with simulated("x", tmp_path) as study, pytest.raises(InvalidInput, match=says):
+        asyncio.run(study.train(["lr"]))  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match=r"pairs\[0\] is None; expected a study and a tuner"):
+        hippo.tune_together([None])  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="trainer"):
         Study("x", dict)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="name"):

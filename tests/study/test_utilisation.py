@@ -71,7 +71,7 @@ def test_what_is_shown_on_the_way_counts_every_worker_of_a_wide_lease(
 ) -> None:
     shown: list[Snapshot] = []
     from hippotune.shell.loop import Loop
-    from hippotune.shell.progress import Progress
+    from hippotune.study.progress import Progress
 
     began: list[Progress] = []
     begin, handle = Progress.begin, Loop.handle
@@ -97,7 +97,7 @@ def test_what_is_shown_on_the_way_counts_every_worker_of_a_wide_lease(
 def test_what_others_trained_on_the_plan_is_not_taken_off_what_was_saved() -> None:
     alone = Work(240, 180, 180, 0, 1.0, 1.0, 1)
     assert "1.0 s on 1 worker, 1.0 worker-seconds" in str(alone)
-    assert str(alone).startswith("240 steps asked, 180 trained, 60 saved (merge rate 1.33)\n")
+    assert str(alone).startswith("240 steps requested, 180 trained, 60 saved (merge rate 1.33)\n")
     beside_others = Work(240, 180, 900, 0, 1.0, 1.0, 1)
-    told = "240 steps asked, 180 different ones, 900 trained on the plan meanwhile (merge rate 1.33)\n"
+    told = "240 steps requested, 180 unique steps, 900 trained on the plan meanwhile (merge rate 1.33)\n"
     assert str(beside_others).startswith(told)

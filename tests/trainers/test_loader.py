@@ -215,7 +215,7 @@ class Keeping(Numbers):
 @pytest.mark.parametrize("value", [0, -1, 2.5, float("inf"), float("nan"), True, "8", None])
 def test_a_batch_size_is_a_whole_number(value: Any) -> None:
     loader = Loader(Numbers(), 4)
-    with pytest.raises(InvalidInput, match=r"batch_size is .*expected a whole number from 1 on"):
+    with pytest.raises(InvalidInput, match=r"batch_size is .*expected a whole number of at least 1"):
         loader.batch_size = value
     loader.batch_size = 4.0  # type: ignore[assignment]
     assert loader.batch_size == 4

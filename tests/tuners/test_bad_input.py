@@ -29,7 +29,7 @@ MISTAKES = [
     (lambda: GridSearch(GRID, "acc", "max", True), "max_steps is True"),
     (lambda: GridSearch("lr", "acc", "max", 5), "space is 'lr'; expected a Space"),
     (lambda: TrialList([], "acc", "max"), "trials is empty; expected pairs of a config and the steps"),
-    (lambda: TrialList([{"lr": 1}], "acc", "max"), "trial 0 is {'lr': 1}; expected a config and the steps"),
+    (lambda: TrialList([{"lr": 1}], "acc", "max"), "trials[0] is {'lr': 1}; expected a config and the steps"),
     (lambda: TrialList(None, "acc", "max"), "trials is None; expected a list"),
     (lambda: TrialList([({"lr": 1}, 0)], "acc", "max"), "the length of trial 0 is 0; expected a whole"),
     (lambda: GridSearch({}, "acc", "max", 5), "a space is empty"),
@@ -71,6 +71,9 @@ MISTAKES = [
         lambda: PBT(ENDLESS, "acc", "max", 5, 10, explore=["wd"]),
         "explore is ['wd']; expected names among ['lr']",
     ),
+    (lambda: PBT(GRID, "acc", "max", 5, 10, explore=3), "explore is 3; expected a list"),
+    (lambda: EarlyStop(GRID, "acc", "max", 5, [4]), "milestones is 5; expected a list"),
+    (lambda: EarlyStop(GRID, "acc", "max", [5, 10], 4), "keep is 4; expected a list"),
     (lambda: OptunaSearch(GRID, "acc", "max", 5, trials=9), "trials is 9"),
 ]
 

@@ -175,8 +175,7 @@ def test_trials_that_part_after_the_last_rung_do_not_turn_halving_into_a_grid() 
     spent = unique_steps([(plan.place(done.trials[number].config, 120)[0], 120) for number in top]) - 60
     assert spent <= 60 + 27 * 59  # of 28 trials by number, which part from step 61 on
     assert done.told == [
-        "448 trials are one state until step 61: they are judged together at the rungs before that, and go "
-        "on together"
+        "448 trials are equal until step 61: at the rungs before that they count as one, and go on together"
     ]
 
 

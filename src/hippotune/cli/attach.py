@@ -8,8 +8,8 @@ from hippotune.cli.command import Commands, add_command
 from hippotune.cli.server import add_server, url_of
 
 _DESCRIPTION = """\
-Show how a study goes that a server tunes, until it ends, and print its report. Ctrl-C leaves it:
-the study goes on."""
+Watch a study that a server tunes, until it ends, and print its report. Ctrl-C stops watching: the
+study goes on."""
 
 _EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "attach", "watch a study on a server", _DESCRIPTION, _EXAMPLES, run)
     parser.add_argument("study", metavar="STUDY", help="the name of a study that was submitted")
     parser.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="show how it goes, on standard error"
+        "--progress", action=argparse.BooleanOptionalAction, help="show progress on standard error (default)"
     )
     add_server(parser)
 

@@ -19,7 +19,7 @@ def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[
 def figure(name: str, number: int | str, remark: str = "") -> str:
     """Return a line that tells one figure."""
     shown = f"{number:,}" if isinstance(number, int) else number
-    return f"  {name:<14}{shown:>13}   {remark}".rstrip()
+    return f"  {name:<16}{shown:>13}   {remark}".rstrip()
 
 
 def moment(seconds: float) -> str:

@@ -45,7 +45,7 @@ def whole_number(text: str) -> int:
     """Read an argument that is a whole number from 1 on."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
 
 

@@ -50,7 +50,7 @@ def described(path: Path) -> tuple[Study, Tuner]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path} is no TOML: {error}") from None
+        raise InvalidInput(f"{path} is not valid TOML: {error}") from None
     try:
         return _study_of(path, content)
     except HippoError as error:

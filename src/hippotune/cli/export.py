@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         name, history = stored.info.name, stored.history
         if not (history.is_proved or options.unproved) and any(history.measurements()):
             raise InvalidInput(
-                f"the results of {name} are provisional: {history.exactness}. Run the study to its end, or, "
+                f"the results of {name} are provisional: {history.exactness}. Run the study to its end, or "
                 "to write them as they are: --unproved"
             )
         table = LoggedTable(name, history) if options.logged else _results(name, history)

@@ -25,8 +25,10 @@ examples:
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = add_command(commands, "init", "write a study to start from", _DESCRIPTION, _EXAMPLES, run)
-    parser.add_argument("file", metavar="FILE", nargs="?", default="study.py", help="where to (study.py)")
-    parser.add_argument("--plain", action="store_true", help="a trainer without torch")
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="study.py", help="the file to write (default: study.py)"
+    )
+    parser.add_argument("--plain", action="store_true", help="write a trainer that needs no torch")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ examples:
   hippo log digits --to mlflow:sqlite:///mlflow.db  or http://host:5000
   hippo log digits --to wandb:project               offline, below ./wandb
   hippo log digits --to trackio:project
-  hippo log digits --to tensorboard:runs --follow   and what comes, until Ctrl-C
+  hippo log digits --to tensorboard:runs --follow   and new results, until Ctrl-C
   hippo log digits --to tensorboard:runs --url http://host:8477    a study on a server"""
 
 
@@ -47,7 +47,7 @@ def add_to(commands: Commands) -> None:
         metavar="TARGET",
         action="append",
         required=True,
-        help="tensorboard, mlflow, wandb or trackio, and after a colon where to; may be given several times",
+        help="tensorboard, mlflow, wandb or trackio, then a colon and the place; may be given several times",
     )
     parser.add_argument(
         "--runs",
@@ -55,7 +55,7 @@ def add_to(commands: Commands) -> None:
         default="trial",
         help="a run for each trial (the default), or for each stretch of the stage tree",
     )
-    parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="keep writing new results, until Ctrl-C")
 
 
 def run(options: argparse.Namespace) -> int:

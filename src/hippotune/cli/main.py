@@ -44,7 +44,7 @@ _DESCRIPTION = """\
 Hyper-parameter studies that train every shared prefix once.
 
 Every FILE is a Python file that defines `study` (a hippo.Study) and `tuner` (such as
-hippo.SuccessiveHalving), or a TOML file that describes both; what follows -- is passed on to it.
+hippo.SuccessiveHalving), or a TOML file that describes both. Arguments after -- are passed on to it.
 Every STUDY is the name of a study that has been run."""
 
 _EPILOG = """\
@@ -57,7 +57,7 @@ examples:
   hippo ls                     the studies that have been run
   hippo show digits            what came of one of them
   hippo log digits --to tensorboard:runs    the same in TensorBoard, MLflow, W&B or Trackio
-  hippo retry digits           have what failed or is suspended in it tried again
+  hippo retry digits           try its failed and suspended trials again
   hippo run --help             all about one command"""
 
 
@@ -68,14 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser(own[:1] if own and own[0] in COMMANDS else COMMANDS)
     options, unknown = parser.parse_known_args(own)
     if unknown:
-        own_of_file = f"; what is for FILE itself follows --, as in -- {' '.join(unknown)}"
+        own_of_file = f"; arguments of FILE itself come after --, as in -- {' '.join(unknown)}"
         hint = own_of_file if hasattr(options, "takes_arguments") else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if options.command is None:
         parser.print_help()
         return 2
     if arguments is not None and not hasattr(options, "takes_arguments"):
-        parser.error("only commands that take a FILE take arguments for it, after --")
+        parser.error("only commands that take a FILE take arguments after --")
     options.arguments = arguments or []
     before = sys.argv
     try:

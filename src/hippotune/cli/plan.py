@@ -131,9 +131,9 @@ class Known:
             facts, recorded = stored(study)
         except StoreError as error:
             return cls(Plan(), doubt=str(error))
-        spans = on_one_slot(recorded, speeds_of(study))
-        steps = sum(span.last - span.first for span in spans)
-        seconds = sum(span.ended - span.began for span in spans)
+        trained = on_one_slot(recorded, speeds_of(study))
+        steps = sum(timed.steps for timed in trained)
+        seconds = sum(timed.seconds for timed in trained)
         return cls(Plan.replay(facts), seconds / steps if steps else None)
 
 
@@ -185,7 +185,7 @@ class Outlook:
         yield ""
         each = f"{lengths[0]:,} to {short.plural(lengths[-1], 'step')}" if lengths[1:] else None
         yield figure("trials", len(self.asks), f"of {each or short.plural(lengths[0], 'step')} each")
-        yield figure("steps asked", self.steps)
+        yield figure("steps requested", self.steps)
         remark = "" if study.share else ": the study does not share"
         yield figure("unique steps", self.unique, f"merge rate {self.merge_rate:.2f}{remark}")
         yield from self._remainder()
@@ -224,14 +224,14 @@ class Outlook:
         labels = told_apart(largest, siblings)
         width = max(map(len, labels))
         yield ""
-        yield f"{len(siblings):,} branches at step {at:,}, where the first trials part; the largest"
+        yield f"{len(siblings):,} branches at step {at:,}, where the first trials part; the largest:"
         for stretch, label in zip(largest, labels, strict=True):
             steps, trials = short.plural(stretch.steps, "step"), short.plural(stretch.trials, "trial")
             yield f"  {label:<{width}}  {steps} for {trials}, {stretch.steps / self.unique:.0%} of all"
         forks = [stage.end for stage in self.tree.stages() if len(stage.below) > 1]
         latest = max(forks, default=at)
-        later = f", from step {latest:,} {short.plural(last - latest, 'step')}" if latest > at else ""
-        yield f"a further branch from there costs {short.plural(last - at, 'step')}{later}"
+        later = f"; one at step {latest:,}, {short.plural(last - latest, 'step')}" if latest > at else ""
+        yield f"another branch at step {at:,} costs {short.plural(last - at, 'step')}{later}"
 
     def _costs(self) -> Iterator[str]:
         """Say which hyper-parameter stands in the way of more sharing, and what would help."""
@@ -240,8 +240,8 @@ class Outlook:
             return
         rates = sharing([config for config, _ in self.asks], [length for _, length in self.asks])
         rates = {name: without for name, without in rates.items() if without > self.merge_rate * 1.005}
-        yield from _table("merge rate if all trials had the same", rates.items())
-        yield from _table("merge rate with other schedules, all trials still different", advise(self.asks))
+        yield from _table("merge rate if all trials had the same:", rates.items())
+        yield from _table("merge rate with other schedules, all trials still different:", advise(self.asks))
 
 
 def _is_settled(plan: Plan, node: Node, step: int) -> bool:

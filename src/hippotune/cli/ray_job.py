@@ -20,7 +20,7 @@ _LEFT_OUT = (".hippo", ".git", ".venv", "__pycache__")
 def submit_to_ray(options: argparse.Namespace) -> int:
     """Submit a job, and say how to follow it."""
     study = load(options.file, options.arguments, options.module).study
-    if study.storage is None and not study.home.is_absolute():
+    if study._storage is None and not study.home.is_absolute():
         raise InvalidInput(
             f"the study's home is {str(study.home)!r}: on the cluster it would be gone with Ray's session. "
             'Give it a place that lasts and that all nodes see: Study(home="/shared/hippo") or '
@@ -32,7 +32,7 @@ def submit_to_ray(options: argparse.Namespace) -> int:
     command = [*named, *(["--", *options.arguments] if options.arguments else [])]
     large = sorted(_large_files(folder))
     for path, size in large:
-        print(f"left out, as it is large: {path.relative_to(folder)} ({short.size(size)})")
+        print(f"left out, because it is large: {path.relative_to(folder)} ({short.size(size)})")
     environment: dict[str, Any] = {
         "working_dir": str(folder),
         "excludes": [*_LEFT_OUT, *(f"/{path.relative_to(folder)}" for path, _ in large)],
@@ -72,7 +72,7 @@ def _client(address: str) -> Any:
     try:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
-        raise MissingExtra("jobs on Ray need its dashboard: pip install 'ray[default]'") from error
+        raise MissingExtra("hippo submit --ray needs the extra ray: pip install 'hippotune[ray]'") from error
     try:
         return JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:

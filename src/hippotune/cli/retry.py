@@ -17,10 +17,9 @@ from hippotune.short import plural
 from hippotune.store.served import served_at
 
 _DESCRIPTION = """\
-Have trials of a study tried again that failed, or that are suspended because they were lost with
-their workers. What keeps a trial from going on may lie on a beginning that it shares with others:
-then they are tried again with it. Run or submit the study again afterwards: it trains what is
-missing. Where a server has the home, it is asked to do this."""
+Let failed and suspended trials of a study be tried again when it is next run. (A trial is suspended
+when its workers were lost again and again.) Trials that share the steps that failed are tried
+together. Then run or submit the study again. If a server has the home, the server is asked."""
 
 _EXAMPLES = """\
 examples:
@@ -32,11 +31,14 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
-    summary = "have failed and suspended trials tried again"
+    summary = "try failed and suspended trials again"
     parser = add_command(commands, "retry", summary, _DESCRIPTION, _EXAMPLES, run)
     add_study(parser)
     parser.add_argument(
-        "--trial", metavar="NUMBER", type=int, help="only what keeps this trial from going on"
+        "--trial",
+        metavar="NUMBER",
+        type=int,
+        help="only this trial, and those that share what failed",
     )
 
 
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     url = options.url or served_at(home_of(options.home))
     trials = _retry_there(url, options) if url else _retry_here(options)
     if trials:
-        print(f"to be tried again when study {options.study} is next run: {plural(trials, 'trial')}")
+        print(f"{plural(trials, 'trial')} of study {options.study}: tried again when it is next run")
     else:
         of = "" if options.trial is None else f" of trial {options.trial}"
         print(f"nothing{of} in study {options.study} has failed or is suspended")

@@ -57,7 +57,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="show how it goes, on standard error; this is the default",
+        help="show progress on standard error (default)",
     )
     parser.add_argument(
         "--deadline",
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
             write_page(options.html, _document(script))
     except KeyboardInterrupt:
         kept = f"everything is kept in {script.study.home}"
-        print(f"stopped; {kept}: to go on: hippo run {shlex.join(script.command)}", file=sys.stderr)
+        print(f"stopped; {kept}. To go on: hippo run {shlex.join(script.command)}", file=sys.stderr)
         return 130
     finally:
         script.study.close()

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hippotune.executors.base import Executor
 
 _DESCRIPTION = """\
-Serve the studies of a home: the plans, the scheduler and the workers are here, and clients submit
-to them by Study(url=...) or hippo submit. Studies of one trainer share what they train while they
+Serve the studies of a home: plans, scheduler and workers run here, and clients use them with
+Study(url=...) or hippo submit. Studies of one trainer share what they train while they
 run, from any client. Ctrl-C or SIGTERM saves what runs; the next server goes on from there."""
 
 _EXAMPLES = """\
@@ -32,8 +32,12 @@ examples:
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = add_command(commands, "serve", "serve studies to clients", _DESCRIPTION, _EXAMPLES, run)
-    parser.add_argument("--home", metavar="FOLDER", default=".hippo", help="the home, a folder or a URL")
-    parser.add_argument("--store", metavar="URL", help="the database, postgresql://…, where it is not below")
+    parser.add_argument(
+        "--home", metavar="FOLDER", default=".hippo", help="the home, a folder or a URL (default: .hippo)"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="the database, postgresql://…, if it is not in the home"
+    )
     parser.add_argument(
         "--executor",
         metavar="WHERE",
@@ -42,12 +46,16 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to serve at (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8477, help="its port (default: 8477; 0 takes any)")
-    parser.add_argument("--token-file", metavar="FILE", type=Path, help="who may do what; see below")
-    parser.add_argument("--allow-code", action="store_true", help="run code that clients send, in workers")
-    parser.add_argument("--worker-user", metavar="USER", help="run code of clients as this user (from root)")
-    parser.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="another own name")
+    parser.add_argument(
+        "--token-file", metavar="FILE", type=Path, help="the users and their roles; see below"
+    )
+    parser.add_argument("--allow-code", action="store_true", help="let workers run code that clients send")
+    parser.add_argument("--worker-user", metavar="USER", help="run code of clients as this user (needs root)")
+    parser.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[], help="a further name of this host"
+    )
     parser.add_argument("--hold", action="store_true", help="train nothing before POST /release")
-    parser.add_argument("--tls-certificate", metavar="FILE", type=Path, help="serve by TLS with this one")
+    parser.add_argument("--tls-certificate", metavar="FILE", type=Path, help="use TLS, with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
 
 

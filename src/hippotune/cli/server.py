@@ -30,7 +30,9 @@ def url_of(options: argparse.Namespace) -> str:
     home = home_of(options.home)
     url = served_at(home)
     if not url:
-        raise HippoError(f"no server has the home {home}: start one by hippo serve, or name one by --url")
+        raise HippoError(
+            f"no server is running for the home {home}: start one with hippo serve, or name one with --url"
+        )
     return url
 
 

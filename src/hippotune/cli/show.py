@@ -188,7 +188,7 @@ class Page:
         yield from self._errors("failed")
         yield from self._errors("suspended")
         if any(trial.suspended for trial in self.history.trials):
-            yield f"  to take these up again: hippo retry {self.stored.info.name}, then run the study again"
+            yield f"  to try these again: hippo retry {self.stored.info.name}, then run the study again"
 
     def _head(self) -> Iterator[str]:
         info, related = self.stored.info, self.stored.related
@@ -209,7 +209,7 @@ class Page:
         yield figure(
             "trials", len(states), ", ".join(f"{count:,} {state}" for count, state in counts if count)
         )
-        yield figure("steps asked", work.steps_requested)
+        yield figure("steps requested", work.steps_requested)
         rate = f"merge rate {work.steps_requested / work.steps_unique:.2f}" if work.steps_unique else ""
         yield figure("unique steps", work.steps_unique, rate)
         yield figure("steps trained", work.steps_trained, f"in {work.worker_seconds:,.1f} worker-seconds")

@@ -1,4 +1,4 @@
-"""``hippo stop [STUDY]``: end a study on a server, or the server."""
+"""``hippo stop [STUDY]``: stop a study on a server, or the server, or the server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hippotune.cli.command import Commands, add_command
 from hippotune.cli.server import add_server, url_of
 
 _DESCRIPTION = """\
-End a study that a server tunes, where it is: what it has trained stays, and submitted again it goes
-on. Without STUDY, end the server: what runs is saved, and the next server goes on."""
+Stop a study that a server tunes. What it has trained is kept; submit it again to go on. Without
+STUDY, stop the server: what runs is saved, and the next server goes on."""
 
 _EXAMPLES = """\
 examples:
@@ -19,7 +19,7 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command to the parser."""
-    parser = add_command(commands, "stop", "end a study on a server", _DESCRIPTION, _EXAMPLES, run)
+    parser = add_command(commands, "stop", "stop a study or a server", _DESCRIPTION, _EXAMPLES, run)
     parser.add_argument("study", metavar="STUDY", nargs="?", help="the name of a study that was submitted")
     add_server(parser)
 

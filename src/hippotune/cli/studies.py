@@ -29,7 +29,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         help=f"the home of the studies, a folder or a URL (default: {_HOME})",
     )
     parser.add_argument(
-        "--store", metavar="URL", help="their database, postgresql://…, where it is not below their home"
+        "--store", metavar="URL", help="their database, postgresql://…, if it is not in their home"
     )
 
 
@@ -66,7 +66,7 @@ def add_study(parser: argparse.ArgumentParser) -> None:
         help="the name of a study, as hippo ls shows it, or the file that defines it",
     )
     parser.add_argument(
-        "--plan", metavar="ID", help="what the study has in this plan, instead of the one that it used last"
+        "--plan", metavar="ID", help="the plan of the study to look at (default: the one that it used last)"
     )
     add_store(parser)
     add_url(parser)
@@ -118,7 +118,7 @@ def named(options: argparse.Namespace) -> tuple[str, Path | None, str | None]:
         from hippotune.cli.script import load
 
         study = load(name).study
-        name, home, url = listed_as(study.name, study.share), home or study.home, url or study.store_url
+        name, home, url = listed_as(study.name, study.share), home or study.home, url or study._store_url
     return name, home, url
 
 

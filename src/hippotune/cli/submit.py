@@ -42,10 +42,16 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--url", metavar="URL", help="the server, such as http://host:8477")
     parser.add_argument("--follow", action="store_true", help="watch the study until it ends")
     parser.add_argument(
-        "--ray", metavar="ADDRESS", help="of a Ray cluster's dashboard, such as http://head:8265"
+        "--ray",
+        metavar="ADDRESS",
+        help="send it to the Ray cluster with this dashboard, such as http://head:8265",
     )
     parser.add_argument(
-        "--pip", nargs="+", default=[], metavar="PACKAGE", help="packages that Ray's nodes do not have"
+        "--pip",
+        nargs="+",
+        default=[],
+        metavar="PACKAGE",
+        help="with --ray: install these packages on its nodes",
     )
 
 
@@ -62,7 +68,7 @@ def submit(options: argparse.Namespace) -> int:
         raise MissingExtra("hippo submit needs the extra serve: pip install 'hippotune[serve]'") from error
 
     script = load(options.file, options.arguments, options.module)
-    url = options.url or script.study.url or _server_of(script.study)
+    url = options.url or script.study._url or _server_of(script.study)
     study = moved(script.study, url)
     Api(url).reach()
     send_study(study, script.tuner, _description(options.file))
@@ -87,7 +93,7 @@ def _server_of(study: Study) -> str:
     url = served_at(study.home)
     if url:
         return url
-    url = start_server(study.home, _executor_of(study), study.storage, study.store_url)
+    url = start_server(study.home, _executor_of(study), study._storage, study._store_url)
     print(f"started a server for {study.home} at {url}; to end it: hippo stop --url {url}")
     return url
 
@@ -102,7 +108,7 @@ def _executor_of(study: Study) -> str:
     elif executor.threads is not None or executor.hang_after is not None:
         what = "threads= and hang_after= of the study's executor"
     if what:
-        place = f"--home {study.storage or study.home}{' --store URL' if study.store_url else ''}"
+        place = f"--home {study._storage or study.home}{' --store URL' if study._store_url else ''}"
         raise InvalidInput(
             f"hippo submit starts a server with hippo.Local(workers=N) and cannot pass on {what}. Start the "
             f"server yourself: hippo serve {place} --executor ray:ADDRESS, or --executor FILE.py:NAME with a "

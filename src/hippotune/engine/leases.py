@@ -154,7 +154,7 @@ class Leases:
         elif event.kind == "disk full":
             state.commands.append(Abort(f"{DISK_FULL}\n{event.error}"))
         elif event.checkpoint_unreadable:
-            state.commands.append(Note(f"{event.error}; what is needed of it is trained again"))
+            state.commands.append(Note(f"{event.error}; the steps that depend on it are trained again"))
             self._checkpoints.drop(lease.position(lease.start))
             self._blame.lose(stage, "transient", event.error, lease.worker)
         elif event.kind != "raised":

@@ -79,7 +79,7 @@ class FreshInterpreters:
     def _start(self, result: Path, log: Path) -> KeptProcess:
         with self._lock, log.open("wb") as output:
             if self._is_closed:
-                raise HippoError("no more interpreters are started: they are not needed any more")
+                raise HippoError("no more interpreters are started: the study has ended")
             process = KeptProcess(
                 "hippotune.executors.fresh", [str(result)], self._environment, output, stdin=subprocess.PIPE
             )

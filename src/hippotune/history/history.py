@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.gc_pause import gc_paused
 from hippotune.history.exactness import is_proved, said_of, told_by
@@ -166,7 +167,7 @@ class History:
         """Return by what to rank results: as given, or as the study was tuned; None where that is unknown."""
         known_metric, known_mode = self._tuned_for
         ranks_as_tuned = metric is None and mode is None
-        metric = known_metric if metric is None else metric
+        metric = known_metric if metric is None else checks.text("metric", metric, "accuracy")
         mode = known_mode if mode is None and metric == known_metric else mode
         if metric is None or all(metric not in each.metrics for each in self.measurements()):
             if ranks_as_tuned:

@@ -35,7 +35,7 @@ def to_optuna(study: Study, store: Store | None, metric: str | None, mode: str |
         )
     from hippotune.store.catalog import open_store
 
-    with open_store(study.home, study.store_url, create=False) as catalog:
+    with open_store(study.home, study._store_url, create=False) as catalog:
         key, asks = study.key, (study.name, study.share)
         known = [info for info in catalog.studies() if info.key == key and asked_as(info) == asks]
         tuned_for = (known[0].metric, known[0].mode) if known else (None, None)

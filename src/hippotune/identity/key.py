@@ -84,8 +84,6 @@ class Identity:
         substeps: int = 1,
     ) -> Identity:
         """Identify a trainer's plan, as everything is now; with `version`, the code is up to the user."""
-        if version is not None and not isinstance(version, str):
-            raise InvalidInput(f'version is {version!r}; expected text, such as version="2"')
         code = fingerprint(trainer) if version is None else NO_CODE
         return cls.made_of(
             trainer.__qualname__, code, settings, seed, version, data, threads, start, substeps

@@ -145,6 +145,11 @@ class SpanRecorded:
     width: float = 1.0
     seconds: float | None = None
 
+    @property
+    def steps_seconds(self) -> float | None:
+        """What trained steps took: the one step time, of scheduling and of predictions; else None."""
+        return self.seconds if self.kind == "train" and self.last > self.first else None
+
 
 @dataclass(frozen=True, slots=True)
 class StateRecorded:

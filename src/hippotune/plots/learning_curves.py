@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.plots.style import dress, plotly_objects, shade, values_in_force
 
@@ -31,6 +32,7 @@ def curves(
 ) -> go.Figure:
     """Draw a metric over steps for all trials. Darker curves end better; the best result stands out."""
     go = plotly_objects()
+    checks.text("metric", metric, "accuracy")
     drawn = [curve for trial in trials if (curve := _curve(trial, metric)).steps]
     if not drawn:
         raise InvalidInput(f"no trial has a finite {metric!r} at any step; expected at least one to draw")

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from hippotune.errors import InvalidInput
+from hippotune import checks
 from hippotune.short import listed
 
 ErrorKind = Literal["raised", "out of memory", "transient", "mismatch", "disk full"]
@@ -55,12 +55,8 @@ class Retries:
     pause: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.times, int) or isinstance(self.times, bool) or self.times < 0:
-            raise InvalidInput(
-                f"retries is {self.times!r}; expected a whole number from 0 on, or hippo.Retries"
-            )
-        if not isinstance(self.pause, int | float) or not self.pause >= 0:
-            raise InvalidInput(f"pause is {self.pause!r}; expected seconds from 0 on")
+        checks.whole("times", self.times, least=0)
+        checks.number("pause", self.pause, least=0, what="seconds")
 
     def pause_after(self, losses: int) -> float:
         """Return the seconds between a number of losses and the next try."""

@@ -205,7 +205,7 @@ def _found(catalog: Catalog, key: str) -> PlanKey:
 def _whole(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, str(default))
     if not _is_whole(text):
-        raise Refused(422, f"{name} is {text!r}; expected a whole number from 0 on")
+        raise Refused(422, f"{name} is {text!r}; expected a whole number of at least 0")
     return int(text)
 
 

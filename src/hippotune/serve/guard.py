@@ -116,7 +116,7 @@ class Guard:
             raise Refused(421, f"the request is for the host {name!r}, which this server is not called")
         origin = request.headers.get("origin")
         if origin is not None and origin.split("://")[-1] != host:
-            raise Refused(403, f"the request comes from a page of {origin}, which has no business here")
+            raise Refused(403, f"requests from pages of {origin} are refused")
 
     def _check_version(self, request: Request) -> None:
         given = request.headers.get(HEADER, str(VERSION))
@@ -132,7 +132,7 @@ class Guard:
             return User("", "none")
         user = self.tokens.user(request.headers.get("authorization"))
         if user is None:
-            raise Refused(401, "the request has no token that is known here: set HIPPO_TOKEN to one")
+            raise Refused(401, "the request has no token that is valid here: set HIPPO_TOKEN")
         if not user.may(role):
             raise Refused(403, f"{user.name or 'the user'} has the role {user.role}; this needs {role}")
         return user

@@ -123,7 +123,7 @@ class Policy(Struct, omit_defaults=True, forbid_unknown_fields=True):
             return cls("fluid", *shape, policy.dynamic)
         if type(policy) is Allocation:
             return cls(policy.kind, *shape)
-        raise InvalidInput(f"width is {policy!r}; a server takes hippo.Fluid(...) alone")
+        raise InvalidInput(f"width is {policy!r}; expected hippo.Fluid(...), the one that a server takes")
 
     def made(self) -> WidthPolicy:
         """Read it."""

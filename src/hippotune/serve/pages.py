@@ -85,4 +85,4 @@ class Pages:
         except NotHere:
             return  # one whose tuner is elsewhere: any who may submit may ask for more of it
         if visitor.role != "admin" and not owned(record, visitor.name):
-            raise InvalidInput(f"study {study!r} is {record.user}'s; {visitor.name} may look at it")
+            raise InvalidInput(f"study {study!r} belongs to {record.user}; {visitor.name} may look at it")

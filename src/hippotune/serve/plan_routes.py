@@ -148,7 +148,7 @@ class PlanRoutes:
     def _session(self, request: Request) -> tuple[ServedPlan, Session]:
         plan, session = self._hub.session(request.path_params["key"], request.path_params["id"])
         if session.user != request.state.user.name:
-            raise Refused(403, "the session is another user's")
+            raise Refused(403, "the session belongs to another user")
         return plan, session
 
     async def _body(self, request: Request, kind: type) -> Any:

@@ -135,7 +135,7 @@ class Server:
         user = self._options.worker_user
         if user is not None:
             if not isinstance(executor, Local):
-                raise InvalidInput("--worker-user is for workers of this machine: --executor local:WORKERS")
+                raise InvalidInput("--worker-user needs workers of this machine: --executor local:WORKERS")
             executor.worker_user = user
         return executor
 
@@ -168,7 +168,7 @@ class Server:
         if self._tokens.is_open:
             lines.append(f"its page: {self._own_url}{self._pages.address(Visitor('', 'admin'))}")
         else:
-            lines.append("its page: hippo show STUDY --web --url URL lets a browser in, for a token")
+            lines.append("its page: hippo show STUDY --web --url URL opens it, with HIPPO_TOKEN set")
         if options.allow_code and options.worker_user is None:
             lines.append(
                 "users who may submit have a shell here: their code runs as this user, who can read the "
@@ -232,8 +232,8 @@ def _check(options: Options) -> None:
         Database.by(options.store).close()  # which says whether there can be such a database
     if options.token_file is None and options.host not in LOOPBACK:
         raise InvalidInput(
-            f"host is {options.host!r}, which others reach: give --token-file with lines of NAME ROLE TOKEN, "
-            "or stay on 127.0.0.1"
+            f"host is {options.host!r}, which other machines reach: give --token-file with lines of NAME "
+            "ROLE TOKEN, or stay on 127.0.0.1"
         )
     if options.worker_user is not None:
         try:

@@ -91,12 +91,12 @@ class ServedPlan:
             if id not in self.sessions:
                 others = {each.user for each in self.sessions.values() if each.study == study} - {user, ""}
                 if others:
-                    raise InvalidInput(f"study {study!r} is {min(others)}'s here: give yours another name")
+                    raise InvalidInput(f"study {study!r} belongs to {min(others)}: give yours another name")
                 self.runtime.loop.handle(OwnerSet(study, user))
                 self.sessions[id] = Session(id, study, user, self.runtime, self.inbox, outbox)
             session = self.sessions[id]
             if session.user != user:
-                raise InvalidInput(f"session {id} is another user's")
+                raise InvalidInput(f"session {id} belongs to another user")
             return SessionOpened(session.committed, session.beat(), self.incarnation, self.feed.last)
 
         return await self.ask(begun)

@@ -28,7 +28,7 @@ def pause_of(request: Request, usual: float) -> float:
     except ValueError:
         pause = -1.0
     if not pause >= 0:
-        raise Refused(422, f"pulses is {text!r}; expected seconds, from 0 on")
+        raise Refused(422, f"pulses is {text!r}; expected seconds, at least 0")
     return min(pause, _LONGEST_BEAT)
 
 

@@ -156,7 +156,7 @@ class Studies:
     def _check_same(self, known: Live, submission: Submission, user: str) -> None:
         record = known.record
         if not owned(record, user):
-            raise Refused(409, f"study {record.name!r} is {record.user}'s: give yours another name")
+            raise Refused(409, f"study {record.name!r} belongs to {record.user}: give yours another name")
         if known.is_running and (
             differ := _differences(lambda each: self._identify(each, user), record.submission, submission)
         ):

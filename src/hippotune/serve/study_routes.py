@@ -162,7 +162,7 @@ class StudyRoutes:
     def _own(self, request: Request) -> Live:
         live, user = self._studies.get(_name(request)), request.state.user
         if not owned(live.record, user.name) and not user.may("admin"):
-            raise Refused(403, f"the study is {live.record.user}'s")
+            raise Refused(403, f"the study belongs to {live.record.user}")
         return live
 
 

@@ -172,8 +172,8 @@ class Loop:
             if (repeated := self.engine.plan.repeated(request.config, request.step)) is not None:
                 at, kept = repeated
                 self.note(
-                    f"a branch at step {at} has no checkpoint there: {at - kept} steps of its trunk are "
-                    f"trained again, from step {kept} on"
+                    f"a branch at step {at} has no checkpoint there: its trunk is trained again from "
+                    f"step {kept} to {at}"
                 )
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:

@@ -84,17 +84,16 @@ class Runtime(LoopThread):
     async def _start(self) -> None:
         self._writer = self._make_writer()
         delete = self.files.delete if self._keeps_files else (lambda _: None)
-        measured = self.store.step_times()
         engine = Engine(
             self.plan,
-            self._budget,
-            self._policies[0],
-            self._fits(),
-            measured,
-            self._proofs,
-            self._retries,
-            self._checkpoint_every,
-            self.executor.suitable,
+            budget=self._budget,
+            policy=self._policies[0],
+            fits=self._fits(),
+            measured=self.store.step_times(),
+            proofs=self._proofs,
+            retries=self._retries,
+            checkpoint_every=self._checkpoint_every,
+            suitable=self.executor.suitable,
         )
         behind = self._keeps_files and self.files.is_remote
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)
@@ -146,7 +145,7 @@ class Runtime(LoopThread):
         try:
             await asyncio.to_thread(self.files.verify, checkpoint)
         except CheckpointError as error:
-            self.notes.tell(f"{error}; what is needed of it is trained again")
+            self.notes.tell(f"{error}; the steps that depend on it are trained again")
             self.loop.handle(CheckpointLost(position))
             return False
         return True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Distribution
 
@@ -45,8 +46,8 @@ class Uniform(Number):
 
     def __post_init__(self) -> None:
         _check_bounds(self, self.low, self.high)
-        if self.step is not None and not 0 < self.step <= max(self.high - self.low, self.step):
-            raise InvalidInput(f"step is {self.step!r} in {self!r}; expected a number above 0")
+        if self.step is not None:
+            checks.number("step", self.step, above=0)
 
     def at(self, quantile: float) -> float:
         """Return the value at a quantile."""
@@ -98,12 +99,10 @@ class Int(Number):
     log: bool = False
 
     def __post_init__(self) -> None:
-        _check_bounds(self, self.low, self.high, log=self.log)
-        for name, value in (("low", self.low), ("high", self.high), ("step", self.step)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidInput(f"{name} is {value!r} in {self!r}; expected a whole number")
-        if self.step < 1:
-            raise InvalidInput(f"step is {self.step!r} in {self!r}; expected at least 1")
+        for name, value in (("low", self.low), ("high", self.high)):
+            checks.whole(name, value, least=None)
+        _check_bounds(self, self.low, self.high, log=checks.yes_or_no("log", self.log))
+        checks.whole("step", self.step)
         if self.log and self.step != 1:
             raise InvalidInput(f"step is {self.step!r} in {self!r}; with log=True it can only be 1")
 
@@ -152,8 +151,7 @@ class Choice(Distribution):
 
 def _check_bounds(distribution: Number, low: float, high: float, log: bool = False) -> None:
     for name, value in (("low", low), ("high", high)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InvalidInput(f"{name} is {value!r} in {distribution!r}; expected a finite number")
+        checks.number(name, value)
     if low > high:
         raise InvalidInput(f"low is {low!r}, above high, which is {high!r}, in {distribution!r}")
     if log and low <= 0:

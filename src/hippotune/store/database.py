@@ -153,11 +153,11 @@ _ADVICE = (
     ),
     (
         "unable to open|readonly",
-        "see that its folder and its files may be written to, or choose another home",
+        "check that its folder and its files are writable, or choose another home",
     ),
     (
         "disk I/O error",
-        "see that the disk is in order and has room, and run again: all that was acknowledged is kept",
+        "check that the disk works and has room, and run again: all that was acknowledged is kept",
     ),
     (
         "not a database|malformed",
@@ -170,11 +170,11 @@ _ADVICE = (
     ("IntegrityError|UniqueViolation", "the plan has this fact already: something else has written to it"),
     (
         "password|authentication|role .* does not exist|database .* does not exist",
-        "see that the URL names a user and a database that exist, with the right password",
+        "check that the URL names a user and a database that exist, with the right password",
     ),
     (
         "OperationalError|InterfaceError|AdminShutdown",
-        "see that the database is up and can be reached; all that was acknowledged is kept",
+        "check that the database is up and can be reached; all that was acknowledged is kept",
     ),
 )
 

@@ -292,8 +292,8 @@ def explained(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{error.filename or place}: {error.strerror}; see that the disk is in order, has room and may "
-            "be written to, and run again: nothing is lost"
+            f"{error.filename or place}: {error.strerror}; check that the disk works, has room and is "
+            "writable, and run again: nothing is lost"
         ) from error
 
 

@@ -33,13 +33,15 @@ _EXPECTED = "expected a folder, or a URL such as s3://bucket/study, gs://bucket/
 
 def parse_home(given: str | Path) -> tuple[Path, str | None]:
     """Return the folder of a home on this machine, and the URL of its checkpoints, if they are elsewhere."""
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidInput(f"home is {given!r}; {_EXPECTED}")
     text = str(given)
     if not _URL.match(text):
         if os.path.isfile(text):
             raise InvalidInput(f"home is {text!r}, which is a file; expected a folder, new or old")
         return Path(given), None
     if isinstance(given, Path):
-        raise InvalidInput(f"home is {given!r}, which is no URL any more: give it as text, not as a Path")
+        raise InvalidInput(f"home is {given!r}, and a Path cannot hold a URL: give it as text")
     url = urlsplit(text)
     if url.scheme == "file" and url.netloc in ("", "localhost") and url.path.startswith("/"):
         return Path(unquote(url.path)), None

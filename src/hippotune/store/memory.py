@@ -129,9 +129,9 @@ class MemoryStore(Store):
         """Yield what steps took by node and width, the least recently trained first."""
         totals: dict[tuple[int, float], tuple[int, float]] = {}
         for span in self._spans:
-            if span.kind == "train" and span.seconds is not None and span.last > span.first:
+            if (taken := span.steps_seconds) is not None:
                 steps, seconds = totals.pop((span.node, span.width), (0, 0.0))
-                totals[span.node, span.width] = (steps + span.last - span.first, seconds + span.seconds)
+                totals[span.node, span.width] = (steps + span.last - span.first, seconds + taken)
         for (node, width), (steps, seconds) in totals.items():
             yield MeasuredSteps(node, width, steps, seconds)
 

@@ -114,7 +114,7 @@ class CheckpointObjects(CheckpointStorage):
         if size != length or file_digest(bytes(found.bytes()), start) != checkpoint.checksum:
             raise StorageUnavailable(
                 f"{self._url}/{checkpoint.name} is not what was uploaded: it has {size} bytes of {length}, "
-                "or another digest; it is not counted on"
+                "or another digest; it is not used"
             )
 
     def read(self, checkpoint: Checkpoint) -> VerifiedFile:
@@ -251,8 +251,8 @@ class CheckpointObjects(CheckpointStorage):
             if "NoSuchBucket" in str(error):
                 raise self._no_bucket() from error
             raise StorageUnavailable(
-                f"{self._url}: could not {what}: {_first_line(error)}. See that the store can be reached and "
-                "that the credentials in the environment allow to read, write, list and delete there"
+                f"{self._url}: could not {what}: {_first_line(error)}. Check that the store can be reached "
+                "and that the environment has credentials for reading, writing, listing and deleting there"
             ) from error
 
 

@@ -41,9 +41,9 @@ class LostKey(StoreError):
         what = "is missing" if missing else "is another one now"
         super().__init__(
             f"the key {home / FILE_NAME}, with which {count} checkpoints of the plan {plan} were kept, {what}"
-            ": they cannot be told from those of others. Nothing was removed. Put the right key back: it "
-            "belongs to the home in which the plan was trained. Or give these checkpoints up, to be trained "
-            f"again where they are needed: hippo doctor --repair --home {home}"
+            ": it cannot be checked that they are the plan's own. Nothing was removed. Put the right key "
+            "back: it belongs to the home in which the plan was trained. Or give these checkpoints up, to be "
+            f"trained again where they are needed: hippo doctor --repair --home {home}"
         )
 
 
@@ -172,6 +172,6 @@ def _make(path: Path) -> None:
         sync(path.parent)
     except OSError as error:
         raise StoreError(
-            f"the key file {path} cannot be made: {error.strerror}; see that its folder may be written to "
+            f"the key file {path} cannot be made: {error.strerror}; check that its folder is writable "
             "and has room, or choose another home"
         ) from error

@@ -62,10 +62,8 @@ def refuse_served(home: Path) -> None:
     """Raise `StoreError` where a home belongs to a server that runs."""
     url = served_at(home)
     if url is not None:
-        where = (
-            f"at {url}: use it with Study(url={url!r}), or end it with hippo stop" if url else "that starts"
-        )
-        raise StoreError(f"the home {home} belongs to a server {where}")
+        use = f"at {url}: use it with hippo submit or Study(url={url!r}), or end it with hippo stop"
+        raise StoreError(f"the home {home} belongs to a server {use if url else 'that starts'}")
 
 
 def _lock(home: Path) -> Path:

@@ -46,7 +46,7 @@ def _kept_threads(study: Study) -> int | None:
     """Return the number of threads that the study's plan keeps; None where there is no plan yet."""
     from hippotune.store.catalog import open_store
 
-    with suppress(StoreError), open_store(study.home, study.store_url, create=False) as catalog:
+    with suppress(StoreError), open_store(study.home, study._store_url, create=False) as catalog:
         origin = catalog.origin(study.key)
         return None if origin is None else origin.threads
     return None
@@ -54,7 +54,7 @@ def _kept_threads(study: Study) -> int | None:
 
 def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
     """Return the steps that metrics are asked for at, in order."""
-    asked = (steps,) if isinstance(steps, int) else tuple(steps)
+    asked = (steps,) if isinstance(steps, int) else checks.several("steps", steps)
     for at, step in enumerate(asked):
         checks.whole(f"steps[{at}]", step, least=0)
     if not asked:

@@ -17,13 +17,13 @@ from hippotune.identity.versions import versions
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
 from hippotune.shell.interrupts import ending_in_order
-from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime, acquire, release
 from hippotune.store.base import Store
 from hippotune.store.served import refuse_served
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
 from hippotune.study.opening import Terms, open_plan
+from hippotune.study.progress import Progress
 from hippotune.study.reading import read_logged, read_spans, reading_plan
 from hippotune.study.recorded import recorded
 from hippotune.study.report import Trace
@@ -69,7 +69,7 @@ class Connection:
     @property
     def place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
-        executor, place = self._study.executor, self._study.store_url or str(self._study.home.resolve())
+        executor, place = self._study.executor, self._study._store_url or str(self._study.home.resolve())
         return f"virtual time of {executor.identity} in {place}" if executor.virtual else place
 
     def open(self) -> Runtime:
@@ -86,8 +86,8 @@ class Connection:
                 return runtime
             if runtime.busy:
                 raise HippoError(
-                    f"what study {self._study.name!r} trains was changed while it is being tuned: "
-                    "wait for its end, or make another study"
+                    f"the trainer, settings or data of study {self._study.name!r} changed while it is being "
+                    "tuned: wait for its end, or make another study"
                 )
             self.close()
             if runtime.executor is executor:
@@ -111,7 +111,7 @@ class Connection:
         if self._aim != (metric, mode) and self.identity is not None and not study.executor.virtual:
             from hippotune.store.catalog import open_store
 
-            with open_store(study.home, study.store_url) as catalog:
+            with open_store(study.home, study._store_url) as catalog:
                 catalog.aim(study._listed_name, self.identity.key, metric, mode)
             self._aim = metric, mode
 

@@ -1,9 +1,10 @@
 """What a tuner would cost: worker-hours and hours to the end, on any number of workers, shared and alone.
 
 Nothing is worked out by formula: the real tuner and the real engine are run in virtual time. What the
-study's plan holds is taken as done, and what was measured there says how long a step takes. Metrics that
-were never measured are made up; they decide which trials go on, and so the cost only by chance. Where the
-study has a width policy it is at work here too, with speed-ups by width as given there, or guessed.
+study's plan holds is taken as done, and what was measured there says how long a step takes, and what is
+trained first, as in a real run. Metrics that were never measured are made up; they decide which trials go on,
+and so the cost only by chance. Where the study has a width policy it is at work here too, with speed-ups by
+width as given there, or guessed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
@@ -23,10 +25,10 @@ from hippotune.shell.runtime import Runtime
 from hippotune.store.memory import MemoryStore
 from hippotune.study.step_times import at_any_width, speeds_of, step_times, stored
 from hippotune.study.tuning import Tuning
+from hippotune.tuners.base import Tuner
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
-    from hippotune.tuners.base import Tuner
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,13 @@ def estimate(
     """Return what `tuner` would cost on each number of workers.
 
     `seconds_per_step` is a number, or a function of the values and the width. Without it, what the study's
-    plan has measured is used, hyper-parameter by hyper-parameter; without that, 1 second.
+    plan has measured is used, hyper-parameter by hyper-parameter; without that, 1 second. It is the time of
+    the steps alone: starting workers, evaluating and saving come on top.
     """
-    numbers = list(workers)
+    numbers = checks.several("workers", workers)
+    checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
+    if seconds_per_step is not None and not callable(seconds_per_step):
+        checks.number("seconds_per_step", seconds_per_step, above=0)
     if not numbers:
         raise InvalidInput("workers is empty; expected numbers of workers, such as [1, 8, 40]")
     facts, spans = stored(study)
@@ -84,7 +90,7 @@ def estimate(
     for number in numbers:
         executor = Simulated(number, seconds_per_step=seconds_per_step)
         alone = _cost(study, tuner, executor, share=False, facts=())
-        shared = _cost(study, tuner, executor, share=True, facts=facts)
+        shared = _cost(study, tuner, executor, share=True, facts=[*facts, *spans])
         rows.append(Estimate(number, alone, shared, basis))
     return rows
 
@@ -152,7 +158,8 @@ def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: S
     packing = 1 if study.width is None else study.width.packing
     # A trial that is trained alone is not resumed: there is nothing to prove.
     proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit) if share else None
-    runtime = Runtime(store, executor, Job(study.trainer, packing=packing), None, study.width, proofs)
+    job = Job(study.trainer, packing=packing)
+    runtime = Runtime(store, executor, job, policy=study.width, proofs=proofs)
     runtime.start()
     try:
         return runtime.run(_tune(runtime, study, tuner, share))

@@ -57,5 +57,5 @@ class Feeds:
         except NothingToExport:
             return None
         except HippoError as error:
-            self._warn(f"sinks have no model of the best result: {error}")
+            self._warn(f"the sinks were not given the best model: {error}")
             return None

@@ -40,8 +40,8 @@ def failed_trial(result: Result) -> TrialFailed:
     if not result.suspended:
         return TrialFailed(f"the trial failed at step {result.step}:\n{result.error}")
     return TrialFailed(
-        f"the trial is suspended: it was lost with its workers at step {result.step}, and is trained again "
-        f"after `hippo retry` (see its --help):\n{result.error}"
+        f"the trial is suspended: its workers were lost again and again at step {result.step}. "
+        f"To try it again, see hippo retry --help:\n{result.error}"
     )
 
 
@@ -133,8 +133,8 @@ class Models:
                 return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
         keeping.let_go()
         raise CheckpointError(
-            f"the checkpoint at step {step} is damaged as soon as it is saved; see that the disk with "
-            f"{runtime.files.where} is in order"
+            f"the checkpoint at step {step} was damaged right after it was saved: check the disk that holds "
+            f"{runtime.files.where}"
         )
 
     def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:

@@ -60,23 +60,23 @@ class Terms:
     def of(cls, study: Study) -> Terms:
         """Return the terms of a study of this process."""
         return cls(
-            study.name,
-            study._listed_name,
-            study.trainer,
-            study.trainer.__name__,
-            study.home,
-            study.storage,
-            study.store_url,
-            study.executor,
-            study.settings,
-            study.seed,
-            study.start,
-            study.width,
-            study.exact,
-            study.audit,
-            study.retries,
-            study.checkpoint_every,
-            study.checkpoint_budget,
+            name=study.name,
+            listed_name=study._listed_name,
+            trainer=study.trainer,
+            trainer_name=study.trainer.__name__,
+            home=study.home,
+            storage=study._storage,
+            store_url=study._store_url,
+            executor=study.executor,
+            settings=study.settings,
+            seed=study.seed,
+            start=study.start,
+            width=study.width,
+            exact=study.exact,
+            audit=study.audit,
+            retries=study.retries,
+            checkpoint_every=study.checkpoint_every,
+            checkpoint_budget=study.checkpoint_budget,
         )
 
 
@@ -101,23 +101,29 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
     start = find_start(study.start, study.home)
     job = Job(
         study.trainer,
-        study.settings,
-        study.seed,
-        folder,
-        packing,
-        threads,
-        identity.code,
-        start,
-        study.name,
-        storage,
-        study.parcel,
-        study.fits,
+        settings=study.settings,
+        seed=study.seed,
+        checkpoints=folder,
+        packing=packing,
+        threads=threads,
+        code=identity.code,
+        start=start,
+        study=study.name,
+        storage=storage,
+        parcel=study.parcel,
+        fits=study.fits,
     )
     try:
-        proofs = ProofPolicy(study.trainer_name, study.exact, study.audit)
-        limits = study.checkpoint_budget, study.width
-        every = study.checkpoint_every
-        runtime = Runtime(store, study.executor, job, *limits, proofs, study.retries, every)
+        runtime = Runtime(
+            store,
+            study.executor,
+            job,
+            budget=study.checkpoint_budget,
+            policy=study.width,
+            proofs=ProofPolicy(study.trainer_name, study.exact, study.audit),
+            retries=study.retries,
+            checkpoint_every=study.checkpoint_every,
+        )
         if study.exact and (differs := refutation(runtime.plan.proofs)) is not None:
             raise NotExact(differs.text, differs.path, differs.step)
     except BaseException:
@@ -130,7 +136,7 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
         which = plural(runtime.refused_checkpoints, "checkpoint")
         warnings.append(
             f"not used: {which} that this plan's own workers did not write with this version of Hippo "
-            f"(or the key file {key_file} was replaced); what is needed of them is trained again"
+            f"(or the key file {key_file} was replaced); the steps that depend on them are trained again"
         )
     if study.width is not None and (narrow := width_refutation(runtime.plan.proofs)) is not None:
         notes.append(narrow.text)

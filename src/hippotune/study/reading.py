@@ -38,5 +38,5 @@ def reading_plan(study: Study, store: Store) -> Iterator[Store]:
     from hippotune.store.sql import SqlStore
 
     assert isinstance(store, SqlStore)
-    with open_store(study.home, study.store_url, create=False) as catalog:
+    with open_store(study.home, study._store_url, create=False) as catalog:
         yield catalog.view(store.key)

@@ -145,16 +145,17 @@ class Report:
     def plot_timeline(self) -> go.Figure:
         """Draw the workers over time, coloured by stage, and how many were busy. Needs the extra ``plot``.
 
-        Where the tuning had nothing to train, because the plan held all results, what was recorded when
-        they were trained is drawn, without the pauses in between.
+        All training of the report's trials is drawn. Where some of it was recorded earlier, by a run before
+        this one or by another study, the pauses in between are left out; otherwise this is what the workers
+        did during the tuning.
         """
         from hippotune.plots import timeline, without_pauses
 
-        trace, workers = self._trace, self.work.workers
-        if trace.spans:
-            return timeline(trace.spans, nodes=trace.nodes, workers=workers)
-        recorded = without_pauses(spans_of(trace.asks, trace.recorded()))
-        return timeline(recorded, nodes=trace.nodes, title="Workers over time, as recorded")
+        trace = self._trace
+        recorded = spans_of(trace.asks, trace.recorded())
+        if set(recorded) <= set(trace.spans):
+            return timeline(trace.spans, nodes=trace.nodes, workers=self.work.workers)
+        return timeline(without_pauses(recorded), nodes=trace.nodes, title="Workers over time, as recorded")
 
     def plot_tree(self) -> go.Figure:
         """Draw the stage tree of all trials over steps. Needs the extra ``plot``."""
@@ -166,7 +167,7 @@ class Report:
         """Draw the learning curves of all trials, by the tuner's metric or another one."""
         from hippotune.plots import curves
 
-        return curves(self.trials, metric or self.metric, self.mode)
+        return curves(self.trials, self.metric if metric is None else metric, self.mode)
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks."""
@@ -180,7 +181,7 @@ class Report:
             lines[0] += f", {len(self.suspended)} suspended"
             first = self.suspended[0]
             lines.append(f"suspended: trial {first.number}: {str(first.error).splitlines()[0]}")
-            lines.append(f"  to take up what is suspended: hippo retry {self.study}, then run the same again")
+            lines.append(f"  to go on with them: hippo retry {self.study}, then run the same again")
         if self._best is not None:
             best = self._best
             metrics = ", ".join(f"{name} {value:.6g}" for name, value in best.metrics.items())

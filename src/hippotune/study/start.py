@@ -34,7 +34,7 @@ def find_start(given: str | Path | None, home: Path) -> Start | None:
     else:
         path = Path(text if parts is None else unquote(parts.path)).expanduser().absolute()
     if not path.is_file():
-        raise InvalidInput(f"start is {text!r}, which is not there, or is no file")
+        raise InvalidInput(f"start is {text!r}, which does not exist, or is not a file")
     return Start(path, file_digest(path))
 
 

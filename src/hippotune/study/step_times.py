@@ -1,12 +1,14 @@
-"""How long a step takes, by the values of its hyper-parameters, from what a study's plan has measured."""
+"""How long a step takes, by the values of its hyper-parameters, from what a study's plan has measured.
+
+What is measured is what scheduling goes by too: the steps alone, without starting, evaluating and waiting.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,9 +26,9 @@ def stored(study: Study) -> tuple[list[Fact], list[SpanRecorded]]:
     """Return the facts and the worker time of the study's plan; nothing where there is no plan yet."""
     from hippotune.store.catalog import FILE_NAME, open_store
 
-    if study.executor.virtual or (study.store_url is None and not (study.home / FILE_NAME).is_file()):
+    if study.executor.virtual or (study._store_url is None and not (study.home / FILE_NAME).is_file()):
         return [], []
-    with open_store(study.home, study.store_url, create=False) as catalog:
+    with open_store(study.home, study._store_url, create=False) as catalog:
         if study.key not in [info.key for info in catalog.plans()]:
             return [], []
         store = catalog.view(study.key)
@@ -41,15 +43,15 @@ def step_times(
     if given is not None:
         return given, "seconds per step as given" if callable(given) else f"{given:g} s a step, as given"
     configs = {fact.node: fact.config for fact in facts if isinstance(fact, NodeAdded)}
-    trained = [(configs[span.node], span) for span in on_one_slot(spans, speeds)]
+    trained = [(configs[timed.node], timed) for timed in on_one_slot(spans, speeds)]
     if not trained:
         return 1.0, "1 s a step: nothing has been measured yet, so hours are steps divided by 3,600"
-    steps = sum(span.last - span.first for _, span in trained)
-    seconds = sum(span.ended - span.began for _, span in trained)
+    steps = sum(timed.steps for _, timed in trained)
+    seconds = sum(timed.seconds for _, timed in trained)
     effects = measured_effects(trained)
     # Scaled so that the total equals the measured total.
     base = seconds / sum(
-        (span.last - span.first) * _factor(effects, config.values(span.first)) for config, span in trained
+        timed.steps * _factor(effects, config.values(timed.first)) for config, timed in trained
     )
     by = f", by {', '.join(effects)}" if effects else ""
     basis = f"{seconds / steps:.3g} s a step{by}, measured over {steps:,} steps of the plan"
@@ -61,16 +63,22 @@ def speeds_of(study: Study) -> Profile:
     return Profile(None if study.width is None else study.width.scaling)
 
 
-def on_one_slot(spans: Iterable[SpanRecorded], speeds: Profile) -> list[SpanRecorded]:
-    """Return what training took on one slot: measured, or derived from other widths."""
-    trained = [
-        span for span in spans if span.kind == "train" and span.last > span.first and span.ended > span.began
-    ]
-    if alone := [span for span in trained if span.width == 1]:
-        return alone
+class Timed(NamedTuple):
+    """What steps along a node, from the step `first` on, took on one slot."""
+
+    node: int
+    first: int
+    steps: int
+    seconds: float
+
+
+def on_one_slot(spans: Iterable[SpanRecorded], speeds: Profile) -> list[Timed]:
+    """Return what steps took on one slot: measured, or derived from other widths."""
+    trained = [(span, seconds) for span in spans if (seconds := span.steps_seconds)]
+    alone = [(span, seconds) for span, seconds in trained if span.width == 1]
     return [
-        replace(span, ended=span.began + (span.ended - span.began) * speeds.speed(_exact(span.width)))
-        for span in trained
+        Timed(span.node, span.first, span.last - span.first, seconds * speeds.speed(_exact(span.width)))
+        for span, seconds in alone or trained
     ]
 
 
@@ -91,13 +99,13 @@ _MATERIAL = 1.1
 _MOST_VALUES = 16
 
 
-def measured_effects(trained: Sequence[tuple[Config, SpanRecorded]]) -> Effects:
+def measured_effects(trained: Sequence[tuple[Config, Timed]]) -> Effects:
     """Return by what factor each value of a hyper-parameter makes a step longer or shorter.
 
     A step's time is taken as a product of one factor for every hyper-parameter; factors are fitted to the
     logarithms by least squares, weighted by steps, with a pull towards 1 where little was measured.
     """
-    values = [config.values(span.first) for config, span in trained]
+    values = [config.values(timed.first) for config, timed in trained]
     seen: dict[str, list[Value]] = {}
     for each in values:
         for name, value in each.items():
@@ -108,8 +116,8 @@ def measured_effects(trained: Sequence[tuple[Config, SpanRecorded]]) -> Effects:
     ]
     if not columns:
         return {}
-    steps = np.array([span.last - span.first for _, span in trained], dtype=float)
-    seconds = np.array([span.ended - span.began for _, span in trained])
+    steps = np.array([timed.steps for _, timed in trained], dtype=float)
+    seconds = np.array([timed.seconds for _, timed in trained])
     present = np.array([[each.get(name) == value for name, value in columns] for each in values], dtype=float)
     design = np.hstack([np.ones((len(trained), 1)), present]) * np.sqrt(steps)[:, None]
     pull = np.diag([0.0] + [1.0] * len(columns))

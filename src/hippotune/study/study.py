@@ -147,56 +147,59 @@ class Study:
             checks.instance("executor", executor, Executor, "an executor, such as hippo.Local(workers=2)")
         self.name = name
         self.trainer = trainer
-        self.home, self.storage = parse_home(home)
-        self.settings = dict(settings or {})
+        self.home, self._storage = parse_home(home)
+        self.settings = checks.mapping("settings", settings, '{"device": "cuda"}')
         self.seed = seeding.checked(seed)
-        self.share = share
-        self.store_url = store
+        self.share = checks.yes_or_no("share", share)
+        self._store_url = None if store is None else checks.text("store", store, "postgresql://host/database")
         self.checkpoint_budget = (
             None if checkpoint_budget is None else checks.size("checkpoint_budget", checkpoint_budget)
         )
-        self.keep_best = keep_best
+        self.keep_best = checks.whole("keep_best", keep_best, least=0)
         if width is not None:
             checks.instance("width", width, WidthPolicy, "a policy, such as hippo.Fluid(max_width=4)")
         self.width = width
-        self.defaults = Config(defaults or {})
+        self.defaults = Config({} if defaults is None else defaults)
         self.substeps = checks.whole("substeps", substeps)
         self.start = start
-        self.exact = bool(exact)
+        self.exact = checks.yes_or_no("exact", exact)
         self.audit = checks.number("audit", audit, least=0, most=1, what="a share of the work")
-        self.retries = retries if isinstance(retries, Retries) else Retries(retries)
+        if not isinstance(retries, Retries):
+            retries = Retries(checks.whole("retries", retries, least=0))
+        self.retries = retries
         if checkpoint_every is not None:
             checks.number("checkpoint_every", checkpoint_every, above=0, what="seconds")
         self.checkpoint_every = checkpoint_every
         self.data = data
-        self._version = version
+        self._version = None if version is None else checks.text("version", version, "2")
         self._executor = executor
-        self.url = url
-        self.code = code
-        self.tuner = tuner
+        self._url = url
+        self._code = code
+        self._tuner = tuner
         self._connection = self._connected()
         self._completion = Completion(self.defaults, substeps)
         self._trunks: dict[Config, None] = {}
 
     def _connected(self) -> Connection:
         """Return the connection to the plan: in this process, or on a server."""
-        checks.one_of("tuner", self.tuner, ("server", "client"))
-        if self.code is not None:
-            checks.one_of("code", self.code, ("entry", "bundle", "value"))
-        if self.url is None:
+        checks.one_of("tuner", self._tuner, ("server", "client"))
+        if self._code is not None:
+            checks.one_of("code", self._code, ("entry", "bundle", "value"))
+        if self._url is None:
             return Connection(self)
-        if self._executor is not None or self.store_url is not None:
+        if self._executor is not None or self._store_url is not None:
             raise InvalidInput(
-                "executor= and store= are the server's, where url= is given: give them to hippo serve"
+                "executor= and store= cannot be given with url=: the server has its own, from hippo serve"
             )
         try:
+            # Here and below: the server's client is above this folder, and is imported where it is used.
             from hippotune.serve.client.connection import RemoteConnection
         except ImportError as error:
             raise MissingExtra("Study(url=) needs the extra serve: pip install 'hippotune[serve]'") from error
-        return RemoteConnection(self, self.url)
+        return RemoteConnection(self, self._url)
 
     def __repr__(self) -> str:
-        return f"Study({self.name!r}, {self.trainer.__name__}, home={self.storage or str(self.home)!r})"
+        return f"Study({self.name!r}, {self.trainer.__name__}, home={self._storage or str(self.home)!r})"
 
     def __enter__(self) -> Study:
         self.open()
@@ -252,18 +255,19 @@ class Study:
         `callbacks` are told of results (`hippo.Callback`).
         """
         checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
+        sinks, callbacks = checks.several("sinks", sinks), checks.several("callbacks", callbacks)
         for sink in sinks:
             checks.instance("sinks", sink, Sink, "a list of sinks, such as hippo.sinks.TensorBoard('runs')")
         for callback in callbacks:
             checks.instance("callbacks", callback, Callback, "a list of objects below hippo.Callback")
         limits = Limits.of(deadline, budget)
-        if self.url is not None and self.tuner == "server":
+        if self._url is not None and self._tuner == "server":
             from hippotune.serve.client.following import tune_there
 
             if callbacks:
                 raise InvalidInput(
-                    f"callbacks were given to a study that {self.url} tunes; they are called in the process "
-                    "that tunes: make the study with tuner='client'"
+                    f"callbacks are called in the process that tunes, which is the server at {self._url}: "
+                    "make the study with tuner='client'"
                 )
             return tune_there(self, tuner, limits, progress, sinks)
         return tune(self, tuner, limits, progress, sinks, callbacks)
@@ -276,7 +280,8 @@ class Study:
 
     async def _train(self, group: Asks, runtime: Runtime) -> list[Result]:
         if not isinstance(group, TrialGroup):
-            group = TrialGroup(tuple((Config.of(who), step) for who, step in group))
+            asks = checks.pairs("group", group, "a config and a step")
+            group = TrialGroup(tuple((Config.of(who), step) for who, step in asks))
         return await self._tuning(runtime.loop).once(group)
 
     def _tuning(self, loop: PlanLoop, **options: Any) -> Tuning:
@@ -300,7 +305,7 @@ class Study:
         What is missing is trained first. `Average.metrics` is what `evaluate` says of the mean, and
         `Average.export` writes it.
         """
-        return average(self, [Config.of(config) for config in configs], step)
+        return average(self, [Config.of(config) for config in checks.several("configs", configs)], step)
 
     def eval(self, config: ConfigLike, step: int) -> dict[str, float]:
         """Return the metrics of one trial at one step, training what is missing."""
@@ -344,10 +349,10 @@ class Study:
         """
         from hippotune.history.optuna_study import optuna_study, to_optuna
 
-        if self.url is not None:
+        if self._url is not None:
             from hippotune.serve.client.catalog import remote_study
 
-            _, history, _ = remote_study(self.url, self._listed_name, self.key.digest)
+            _, history, _ = remote_study(self._url, self._listed_name, self.key.digest)
             return optuna_study(history, metric, mode)
         runtime = self._connection.runtime
         kept = runtime.store if runtime is not None and self.executor.virtual else None

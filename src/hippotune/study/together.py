@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.shell.loop_thread import Closed
 from hippotune.study.limits import Deadline, Limits
@@ -31,17 +32,20 @@ def tune_together(
     A `deadline` (seconds from now, a timedelta or a moment) holds for all of them. A `budget` in worker-hours
     is for all of them together: each may take an equal part of it.
     """
-    work = list(pairs)
+    work: list[tuple[Study, Tuner]] = checks.pairs("pairs", pairs, "a study and a tuner")
+    for study, tuner in work:
+        checks.instance("study", study, Study, "a hippo.Study")
+        checks.instance("tuner", tuner, Tuner, "a hippo tuner, such as SuccessiveHalving(...)")
     Limits.of(deadline, budget)  # which says what is wrong with them, before anything is opened
     names = [study.name for study, _ in work]
     if not work:
         raise InvalidInput("tune_together was given no studies; expected pairs of a study and a tuner")
     if len(set(names)) < len(names):
         raise InvalidInput(f"the studies are named {names}; expected every name once")
-    if urls := [study.url for study, _ in work if study.url is not None]:
+    if urls := [study._url for study, _ in work if study._url is not None]:
         raise InvalidInput(
-            f"tune_together is for studies of one process, and one of these is at {urls[0]}, where studies "
-            "share what they train in any case: tune each by study.tune, or hippo submit"
+            f"tune_together takes studies of this process, and one of these is at {urls[0]}. Studies on a "
+            "server share what they train in any case: tune each with study.tune or hippo submit"
         )
     first: dict[tuple[str, str], Study] = {}
     leaders: dict[str, Study] = {}

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hippotune.plan.plan import unique_steps
-from hippotune.shell.progress import Progress
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.sinks.base import Sink
@@ -18,6 +17,7 @@ from hippotune.study.callbacks import Callback, Callbacks
 from hippotune.study.feeding import Feeds
 from hippotune.study.limits import Limits
 from hippotune.study.plan_loop import PlanLoop
+from hippotune.study.progress import Progress
 from hippotune.study.ranking import Ranking
 from hippotune.study.report import Report, best_result, trial_reports
 from hippotune.study.tuning import Tuning
@@ -61,7 +61,7 @@ def tune(
             report = connection.follow(tuning, runtime, view, progress)
             connection.warnings += _failures(report)
             report = _with_export(study, report)
-        feeds.finish(report._best, is_away=study.url is not None)
+        feeds.finish(report._best, is_away=study._url is not None)
         connection.warn(view)
         return report
 
@@ -133,14 +133,14 @@ def _failures(report: Report) -> list[str]:
         last = errors[0].strip().splitlines()[-1]
         said.append(
             f"all {len(errors)} trials failed, the first with: {last} "
-            f"(the whole: hippo show {report.study} --trial {report.trials[0].number})"
+            f"(in full: hippo show {report.study} --trial {report.trials[0].number})"
         )
     if report.suspended:
         numbers = ", ".join(str(trial.number) for trial in report.suspended[:_MOST_NAMED])
         more = ", …" if len(report.suspended) > _MOST_NAMED else ""
         said.append(
-            f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), neither failed nor "
-            f"lost: see hippo show {report.study}; hippo retry {report.study}, and the same run again, go on"
+            f"{plural(len(report.suspended), 'trial')} suspended ({numbers}{more}), not failed: see "
+            f"hippo show {report.study}. To go on: hippo retry {report.study}, then run the same again"
         )
     return said
 
@@ -148,7 +148,7 @@ def _failures(report: Report) -> list[str]:
 def _with_export(study: Study, report: Report) -> Report:
     """Export the best result, so that it outlives this code and this version."""
     best = report._best
-    if best is None or best.path is None or study.url is not None:
+    if best is None or best.path is None or study._url is not None:
         return report
     from hippotune.study.exports import export_best
 

@@ -71,11 +71,11 @@ class Work:
         """
         trained = f"{self.steps_trained:,} trained"
         if self.steps_trained > self.steps_unique:
-            trained = f"{self.steps_unique:,} different ones, {trained} on the plan meanwhile"
+            trained = f"{self.steps_unique:,} unique steps, {trained} on the plan meanwhile"
         elif is_whole:
             trained += f", {self.steps_saved:,} saved"
         return (
-            f"{self.steps_requested:,} steps asked, {trained} (merge rate {self.merge_rate:.2f})\n"
+            f"{self.steps_requested:,} steps requested, {trained} (merge rate {self.merge_rate:.2f})\n"
             f"time: {self.wall_seconds:.1f} s on {plural(self.workers, 'worker')}, "
             f"{self.worker_seconds:.1f} worker-seconds ({self.utilisation:.0%} busy)\n"
             f"proofs: {self.proofs}"

@@ -40,7 +40,7 @@ def value_in_force(trainer: object, name: str, part: int) -> Any:
     config, step = present
     if name not in config:
         known = ", ".join(map(repr, config))
-        raise TrainerError(f"self.hp({name!r}) was called; the hyper-parameters are {known}")
+        raise TrainerError(f"self.hp({name!r}) was called; expected one of the hyper-parameters {known}")
     sequence = config[name]
     parts = sequence.arguments[1] if isinstance(sequence, Substeps) else 1
     if part not in range(parts) and not isinstance(sequence, Constant):

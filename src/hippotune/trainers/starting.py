@@ -26,9 +26,7 @@ class Start:
         try:
             found = file_digest(self.path)
         except InvalidInput as error:
-            raise CheckpointError(
-                f"start is {self.path}, which is not there for a worker: {error}"
-            ) from error
+            raise CheckpointError(f"start is {self.path}, which a worker cannot find: {error}") from error
         if found != self.digest:
             raise CheckpointError(
                 f"start is {self.path}, which has changed since the study was opened; run the script again "

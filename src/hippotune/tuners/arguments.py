@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hippotune.errors import InvalidInput
+from hippotune import checks
 from hippotune.spaces.optuna_space import import_optuna
 
 if TYPE_CHECKING:
@@ -14,20 +14,13 @@ if TYPE_CHECKING:
 
 def check_sampler(sampler: BaseSampler | None) -> BaseSampler | None:
     """Return `sampler` if it is one of Optuna's, or None."""
-    if sampler is not None and not isinstance(sampler, import_optuna().samplers.BaseSampler):
-        raise InvalidInput(f"sampler is {sampler!r}; expected one of optuna.samplers")
+    if sampler is not None:
+        checks.instance("sampler", sampler, import_optuna().samplers.BaseSampler, "one of optuna.samplers")
     return sampler
 
 
 def check_pruner(pruner: BasePruner | None) -> BasePruner | None:
     """Return `pruner` if it is one of Optuna's, or None."""
-    if pruner is not None and not isinstance(pruner, import_optuna().pruners.BasePruner):
-        raise InvalidInput(f"pruner is {pruner!r}; expected one of optuna.pruners")
+    if pruner is not None:
+        checks.instance("pruner", pruner, import_optuna().pruners.BasePruner, "one of optuna.pruners")
     return pruner
-
-
-def metric_name(metric: str) -> str:
-    """Return `metric` if it can name one."""
-    if not isinstance(metric, str) or not metric:
-        raise InvalidInput(f"metric is {metric!r}; expected the name of a value that evaluate() returns")
-    return metric

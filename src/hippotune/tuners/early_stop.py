@@ -36,6 +36,7 @@ class EarlyStop(SpaceTuner):
         rungs: str = "states",
     ) -> None:
         self.rungs = check_rungs(rungs)
+        milestones, keep = checks.several("milestones", milestones), checks.several("keep", keep)
         self.milestones = [checks.whole("milestones", step) for step in milestones]
         self.keep = [checks.whole("keep", kept) for kept in keep]
         if not self.milestones or any(late <= early for early, late in pairwise(self.milestones)):

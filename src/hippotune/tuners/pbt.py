@@ -56,9 +56,9 @@ class PBT(SpaceTuner):
         self.quantile = checks.number("quantile", quantile, least=0, most=0.5)
         self.resample = checks.number("resample", resample, least=0, most=1)
         names = set(self.space.owners.values())
-        if explore is not None and not set(explore) <= names:
-            raise InvalidInput(f"explore is {list(explore)}; expected names among {sorted(names)}")
-        self.explore = frozenset(names if explore is None else explore)
+        self.explore = frozenset(names if explore is None else checks.several("explore", explore))
+        if not self.explore <= names:
+            raise InvalidInput(f"explore is {explore!r}; expected names among {sorted(names)}")
 
     @property
     def number(self) -> int:

@@ -10,7 +10,6 @@ from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config
 from hippotune.spaces.sharing import together
 from hippotune.spaces.space import Space, as_space
-from hippotune.tuners.arguments import metric_name
 from hippotune.tuners.base import Result, Trials, Tuner, check_mode
 from hippotune.tuners.rungs import RungKind
 
@@ -40,7 +39,7 @@ class SpaceTuner(Tuner):
         seed: int = 0,
     ) -> None:
         self.space = as_space(space)
-        self.metric = metric_name(metric)
+        self.metric = checks.text("metric", metric, "accuracy")
         self.mode = check_mode(mode)
         self.max_steps = checks.whole("max_steps", max_steps)
         branches = self.space.branches
@@ -80,8 +79,8 @@ class SpaceTuner(Tuner):
         if found is not None:
             until = "to the end" if found.until is None else f"until step {found.until}"
             trials.tell(
-                f"{found.trials} trials are one state {until}: they are judged together at the rungs before "
-                "that, and go on together"
+                f"{found.trials} trials are equal {until}: at the rungs before that they count as one, and "
+                "go on together"
             )
         return configs
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.sequences.config import Config, ConfigLike
-from hippotune.tuners.arguments import metric_name
 from hippotune.tuners.base import TrialGroup, Trials, Tuner, check_mode
 
 
@@ -19,17 +18,13 @@ class TrialList(Tuner):
 
     def __init__(self, trials: Iterable[tuple[ConfigLike, int]], metric: str, mode: str) -> None:
         self._asks: list[tuple[Config, int]] = []
-        for number, ask in enumerate(checks.several("trials", trials)):
-            if not isinstance(ask, tuple | list) or len(ask) != 2:
-                raise InvalidInput(
-                    f"trial {number} is {ask!r}; expected a config and the steps to train it for"
-                )
-            config, steps = ask
+        asks = checks.pairs("trials", trials, "a config and the steps to train it for")
+        for number, (config, steps) in enumerate(asks):
             self._asks.append((Config.of(config), checks.whole(f"the length of trial {number}", steps)))
         if not self._asks:
             raise InvalidInput("trials is empty; expected pairs of a config and the steps to train it for")
         self.max_steps = max(steps for _, steps in self._asks)
-        self.metric = metric_name(metric)
+        self.metric = checks.text("metric", metric, "accuracy")
         self.mode = check_mode(mode)
 
     def asks(self) -> list[tuple[Config, int]]:

@@ -112,7 +112,7 @@ class Simulated(Executor):
         self._save = checks.number("save", save, least=0)
         self._evaluate = checks.number("evaluate", evaluate, least=0)
         self._progress = None if progress is None else checks.number("progress", progress, above=0)
-        self._curves = as_curves(metrics, seed)
+        self._curves = as_curves(metrics, checks.whole("seed", seed, least=0))
         self._losses = checked_losses(losses, workers, self._startup)
         self._given = (seconds_per_step, scaling, metrics, seed)
         self._workers = workers

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hippotune import checks
 from hippotune.errors import InvalidInput
 from hippotune.plan.facts import Position
 from hippotune.plan.plan import Plan
@@ -41,7 +42,7 @@ class Recorded:
         self, source: Report | Plan | Store | Table | str | PathLike[str], *, interpolate: bool = False
     ) -> None:
         self._plan = Plan()
-        self._interpolate = interpolate
+        self._interpolate = checks.yes_or_no("interpolate", interpolate)
         for config, step, metrics in _records(source):
             node, _ = self._plan.place(config, step)
             self._plan.measure(Position(node.holder(step).id, step), metrics)

@@ -56,8 +56,8 @@ class Slot:
 def checked_losses(losses: Iterable[Loss], workers: int, startup: float) -> list[tuple[float, int, float]]:
     """Return losses as (time, worker, back_after), where infinity stands for never."""
     checked: list[tuple[float, int, float]] = []
-    for loss in losses:
-        if len(loss) not in (2, 3) or loss[1] not in range(workers):
+    for loss in checks.several("losses", losses):
+        if not isinstance(loss, tuple | list) or len(loss) not in (2, 3) or loss[1] not in range(workers):
             raise InvalidInput(
                 f"losses holds {loss!r}; expected (time, worker) or (time, worker, back_after), "
                 f"with a worker from 0 to {workers - 1}"

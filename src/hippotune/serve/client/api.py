@@ -240,7 +240,7 @@ def _read(response: httpx.Response, kind: Any) -> Any:
 
 def _lost(url: str, error: Exception) -> ServerLost:
     return ServerLost(
-        f"the server at {url} cannot be reached: {type(error).__name__}: {error}. See that it runs (hippo "
+        f"the server at {url} cannot be reached: {type(error).__name__}: {error}. Check that it runs (hippo "
         "serve), and that the address is right",
         str(error) or type(error).__name__,
     )

@@ -44,7 +44,7 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
         raise InvalidInput(f"{name} is in no project that git tracks: expected code='value' or code='entry'")
     content, left_out = bundle(root)
     notes += [
-        f"left out of the bundle, as it is large: {path} ({short.size(size)})" for path, size in left_out
+        f"left out of the bundle, because it is large: {path} ({short.size(size)})" for path, size in left_out
     ]
     places = [Path(place).resolve() for place in sys.path]
     below = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]

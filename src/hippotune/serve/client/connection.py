@@ -60,7 +60,7 @@ class RemoteConnection(Connection):
     def definition(self) -> Definition:
         """The study as data; its code is sent at the first use."""
         if self._definition is None:
-            code = send_code(self.api, self._study.trainer, self._study.code, self.notes)
+            code = send_code(self.api, self._study.trainer, self._study._code, self.notes)
             self._definition = define(self._study, code)
         return self._definition
 

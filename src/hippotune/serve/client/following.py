@@ -102,7 +102,7 @@ def moved(study: Study, url: str) -> Study:
         retries=study.retries,
         checkpoint_every=study.checkpoint_every,
         url=url,
-        code=study.code,
+        code=study._code,
     )
     there._trunks = study._trunks
     return there

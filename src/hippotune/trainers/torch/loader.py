@@ -19,11 +19,11 @@ import copy
 import random
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from hippotune import checks
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.short import listed
 
@@ -257,14 +257,13 @@ class Loader:
             self._source.discard()
 
     def _checked_batch_size(self, value: Any) -> int:
-        is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not is_whole or value < 1:
-            raise InvalidInput(f"batch_size is {value!r}; expected a whole number from 1 on")
-        if isinstance(self._order, Order) and value > self._order.samples:
+        is_whole = isinstance(value, float) and value.is_integer()
+        size = checks.whole("batch_size", int(value) if is_whole else value)
+        if isinstance(self._order, Order) and size > self._order.samples:
             raise InvalidInput(
-                f"batch_size is {value}, but the dataset has only {self._order.samples} samples"
+                f"batch_size is {size}, but the dataset has only {self._order.samples} samples"
             )
-        return int(value)
+        return size
 
 
 class LoaderIterator:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
+from hippotune import checks
 from hippotune.errors import InvalidInput, MissingExtra, TrainerError
 from hippotune.short import listed, plural
 
@@ -296,8 +297,7 @@ def _chosen_device(name: Any) -> torch.device:
 
 
 def _set_deterministic(wanted: Any) -> None:
-    if not isinstance(wanted, bool):
-        raise InvalidInput(f"settings['deterministic'] is {wanted!r}; expected True or False")
+    checks.yes_or_no("settings['deterministic']", wanted)
     torch.use_deterministic_algorithms(wanted, warn_only=True)
     torch.backends.cudnn.deterministic = wanted
     if wanted:
