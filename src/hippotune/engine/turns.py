@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 from hippotune.engine.checkpoints import Checkpoints
@@ -27,24 +28,16 @@ from hippotune.stages.waiting import waiting_below
 _PROGRESS = (Progressed, NumbersLogged, StateNoted)
 
 
+@dataclass(eq=False, repr=False)
 class Turns:
     """See the module. A turn lasts at least `seconds`; with None it ends at the end of a stage only."""
 
-    def __init__(
-        self,
-        state: State,
-        scheduler: Scheduler,
-        orders: Orders,
-        checkpoints: Checkpoints,
-        workers: Workers,
-        seconds: float | None,
-    ) -> None:
-        self._state = state
-        self._scheduler = scheduler
-        self._orders = orders
-        self._checkpoints = checkpoints
-        self._workers = workers
-        self._seconds = math.inf if seconds is None else seconds
+    _state: State
+    _scheduler: Scheduler
+    _orders: Orders
+    _checkpoints: Checkpoints
+    _workers: Workers
+    _seconds: float | None
 
     def begin(self) -> None:
         """Before leases are started: charge the running ones, and release slots that other plans wait for."""
@@ -119,7 +112,7 @@ class Turns:
 
     def _cut(self, lease: Lease) -> None:
         """End a lease soon: at a boundary, or, if its turn is over, at the end of its step."""
-        state, over = self._state, lease.began + self._seconds
+        state, over = self._state, lease.began + (math.inf if self._seconds is None else self._seconds)
         is_over = over <= state.now
         if lease.cut == "at a step" or (lease.cut and not is_over):
             return
