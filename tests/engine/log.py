@@ -39,9 +39,9 @@ class Recorder(Engine):
 
     made: Recorder
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        made_with = inspect.signature(Engine).bind(*given).arguments
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        made_with = inspect.signature(Engine).bind(*given, **named).arguments
         assert not made_with["plan"].nodes
         self.head = {name: made_with.get(name) for name in ("budget", "policy", "proofs", "checkpoint_every")}
         self.head["widens"] = made_with.get("fits") is not None
