@@ -124,7 +124,7 @@ RUNS: Mapping[Name, str] = {
     "repeated": "going on from the checkpoint of step {start}",
 }
 EVALUATE = (
-    "evaluate() of {trainer} changes the state: after step {step}, {told}. Trials that share steps are "
+    "evaluate() of {trainer} changes the state: {when}, {told}. Trials that share steps are "
     "evaluated at each other's steps, so evaluate() has to leave everything as it is: let it work on copies. "
     "What nothing depends on can be declared: volatile = {{{path!r}}} in the class"
 )
