@@ -485,6 +485,11 @@ def _generator() -> Iterator[int]:
     yield 1
 
 
+def _gone_through(loader: DataLoader[Any]) -> DataLoader[Any]:
+    list(loader)
+    return loader
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -498,6 +503,7 @@ def _generator() -> Iterator[int]:
         (lambda: (ctypes.c_int * 4)(), r"is memory of ctypes.*NumPy"),
         (lambda: memoryview(b"abc")[1:], r"a view of a part of some memory"),
         (lambda: iter(DataLoader([1, 2], num_workers=1)), r"DataLoader with worker processes.*hippo.Loader"),  # type: ignore[arg-type]
+        (lambda: _gone_through(DataLoader([1, 2], num_workers=1, persistent_workers=True)), r"persistent_workers=False"),  # type: ignore[arg-type]
     ],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
