@@ -127,6 +127,25 @@ def test_the_loop_of_the_page_evaluates_all_modules_as_the_trial_alone_does(
     assert alone == page.plain_loop(page.Averaging, config, 2, SETTINGS)
 
 
+def test_a_seed_that_is_a_hyper_parameter_is_that_of_the_whole_trial(page: ModuleType, tmp_path: Path) -> None:
+    values = {"lr": 0.1, "bs": 6}
+    initial, trained_in_a_study, alone, by_the_page = [], [], [], []
+    for seed in (0, 1):
+        session = Session(page.Averaging, SETTINGS, seed)
+        session.start(Config(values), 0, None, warm=False)
+        own = Session(page.Averaging, SETTINGS, 7)
+        own.start(Config({**values, "seed": seed}), 0, None, warm=False)
+        initial.append(trained(own, 0)["weight"])
+        assert torch.equal(initial[-1], trained(session, 0)["weight"])
+        assert all(map(torch.equal, trained(own, 2).values(), trained(session, 2).values()))
+        trained_in_a_study.append(own.evaluate())
+        with hippo.Study(f"seed {seed}", page.Averaging, home=tmp_path, settings=SETTINGS, seed=seed) as study:
+            alone.append(study.alone(values, 2))
+        by_the_page.append(page.plain_loop(page.Averaging, Config({**values, "seed": seed}), 2, SETTINGS, 7))
+    assert not torch.equal(*initial)
+    assert trained_in_a_study == alone == by_the_page
+
+
 @pytest.mark.usefixtures("unrehearsed")
 def test_what_train_logs_is_read_from_the_report(page: ModuleType, tmp_path: Path) -> None:
     tuner = hippo.GridSearch({"lr": [0.1, 0.2]}, "val_acc", "max", 2)
