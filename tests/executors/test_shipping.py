@@ -175,7 +175,8 @@ def test_cached_properties_of_a_trainer_and_of_its_classes_are_cached_anew_in_wo
 
         def evaluate(self) -> dict[str, float]:
             model = Model()
-            return {"weight": model.weight + model.weight, "size": self.size, "unit": len(type(self).size.unit)}
+            unit = type(self).size.unit  # type: ignore[attr-defined]
+            return {"weight": model.weight + model.weight, "size": self.size, "unit": len(unit)}
 
     rig = Rig(Local(workers=1), tmp_path, trainer=Caching)
     rig.wait(WorkerJoined)

@@ -99,7 +99,7 @@ class Resetting(Steps):
 
 
 class Best(Steps):
-    """Notes its best value when it is evaluated, and trains at another pace from 2 on. It begins to train late."""
+    """Notes its best value when it is evaluated, and trains at another pace from 2 on. It begins late."""
 
     first = float("-inf")
 

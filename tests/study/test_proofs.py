@@ -37,11 +37,11 @@ CAUGHT: dict[type[hippo.Trainer], tuple[str, ...]] = {
         "volatile = {'self.losses'}",
     ),
     proved.Best: (
-        "evaluate() of Best changes the state: before the first step, self.best is -inf before it, and 0.0 after",
+        "evaluate() of Best changes the state: before the first step, self.best is -inf before it, and 0.0",
         "volatile = {'self.best'}",
     ),
     proved.BestOfZero: (
-        "evaluate() of BestOfZero changes the state: after step 6, self.best is 0.0 before it, and 3.0 after it",
+        "evaluate() of BestOfZero changes the state: after step 6, self.best is 0.0 before it, and 3.0",
         "Trials that share steps are evaluated at each other's steps",
     ),
     proved.Boosting: (

@@ -127,7 +127,7 @@ def test_the_loop_of_the_page_evaluates_all_modules_as_the_trial_alone_does(
     assert alone == page.plain_loop(page.Averaging, config, 2, SETTINGS)
 
 
-def test_a_seed_that_is_a_hyper_parameter_is_that_of_the_whole_trial(page: ModuleType, tmp_path: Path) -> None:
+def test_a_seed_that_is_a_hyper_parameter_is_the_trials_seed(page: ModuleType, tmp_path: Path) -> None:
     values = {"lr": 0.1, "bs": 6}
     initial, trained_in_a_study, alone, by_the_page = [], [], [], []
     for seed in (0, 1):
@@ -139,8 +139,8 @@ def test_a_seed_that_is_a_hyper_parameter_is_that_of_the_whole_trial(page: Modul
         assert torch.equal(initial[-1], trained(session, 0)["weight"])
         assert all(map(torch.equal, trained(own, 2).values(), trained(session, 2).values()))
         trained_in_a_study.append(own.evaluate())
-        with hippo.Study(f"seed {seed}", page.Averaging, home=tmp_path, settings=SETTINGS, seed=seed) as study:
-            alone.append(study.alone(values, 2))
+        study = hippo.Study("seeds", page.Averaging, home=tmp_path, settings=SETTINGS, seed=seed)
+        alone.append(study.alone(values, 2))
         by_the_page.append(page.plain_loop(page.Averaging, Config({**values, "seed": seed}), 2, SETTINGS, 7))
     assert not torch.equal(*initial)
     assert trained_in_a_study == alone == by_the_page

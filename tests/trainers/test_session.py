@@ -510,7 +510,7 @@ def test_names_that_train_puts_together_for_hp_count_as_read_and_others_do_not()
     session.advance()
     assert vars(session.trainer)["sum"] == 3
     reader = type("Reader", (Logged,), {"setup": setup, "train": constant})
-    with pytest.raises(TrainerError, match=r"never looks at 'rate_b'; .* in train\(\) by self\.hp\('rate_b'\)"):
+    with pytest.raises(TrainerError, match=r"never looks at 'rate_b'; .* by self\.hp\('rate_b'\)"):
         new_session(reader).start(values, 0, None, False)
 
 

@@ -485,7 +485,8 @@ def _generator() -> Iterator[int]:
     yield 1
 
 
-def _gone_through(loader: DataLoader[Any]) -> DataLoader[Any]:
+def _persistent() -> DataLoader[int]:
+    loader: DataLoader[int] = DataLoader([1, 2], num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
     list(loader)
     return loader
 
@@ -503,7 +504,7 @@ def _gone_through(loader: DataLoader[Any]) -> DataLoader[Any]:
         (lambda: (ctypes.c_int * 4)(), r"is memory of ctypes.*NumPy"),
         (lambda: memoryview(b"abc")[1:], r"a view of a part of some memory"),
         (lambda: iter(DataLoader([1, 2], num_workers=1)), r"DataLoader with worker processes.*hippo.Loader"),  # type: ignore[arg-type]
-        (lambda: _gone_through(DataLoader([1, 2], num_workers=1, persistent_workers=True)), r"persistent_workers=False"),  # type: ignore[arg-type]
+        (_persistent, r"DataLoader with worker processes.*persistent_workers=False"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -2,10 +2,11 @@
 
 A lease that passes a branch saves there and trains on. It notes its state one step later; a proof lease then
 takes that step from the branch's checkpoint, on another worker of the same platform where there is one, and
-must come to the same state, which evaluate() must leave as it is. Where no worker of that platform is up, as after a move to another machine, the
-audit waits for one; nothing waits for the audit. The first branches of a plan are always audited, later ones
-as long as all proofs together stay within a share of the work. None is started that would end after the
-deadline of the study that trained there: it is left to the next process that opens the plan.
+must come to the same state, which evaluate() must leave as it is. Where no worker of that platform is up, as
+after a move to another machine, the audit waits for one; nothing waits for the audit. The first branches of a
+plan are always audited, later ones as long as all proofs together stay within a share of the work. None is
+started that would end after the deadline of the study that trained there: it is left to the next process that
+opens the plan.
 """
 
 from __future__ import annotations
@@ -161,8 +162,8 @@ class Audits:
         position = Position(repeat.path[-1][0].id, step)
         straight = Run("straight", 0)
         straight.note(step, Fingerprint.unpacked(plan.noted[position].fingerprint), evaluated=False)
-        if step in repeat.run.states:  # evaluate() raised, if anything: training straight through did not call it
-            repeat.run.error = None
+        if step in repeat.run.states:
+            repeat.run.error = None  # of evaluate(), which was not called in training straight through
         repeat.earlier.append(repeat.run)
         runs = [straight, *repeat.earlier]
         platform = repeat.platform

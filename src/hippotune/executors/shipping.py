@@ -88,7 +88,7 @@ def _cached(function: Any, parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
 
 
-def _cached_property(kind: type, function: Any, held: dict[str, Any]) -> Any:
+def _cached_property(kind: Any, function: Any, held: dict[str, Any]) -> Any:
     made = kind.__new__(kind)
     functools.cached_property.__init__(made, function)  # up to Python 3.11 it makes a lock
     vars(made).update(held)

@@ -65,9 +65,10 @@ class LeaseRun:
         self.evaluated: set[int] = set()
         self.doing: Action | None = None
         self.over = False
-        self._to_come: list[Action] = ["start"]
+        self._to_come: list[Action] = ["start"]  # from behind
         if lease.probe:
-            self._to_come = ["note", "probe", "note", "start"] if lease.start in lease.notes else ["probe", "start"]
+            is_noted = lease.start in lease.notes
+            self._to_come = ["note", "probe", "note", "start"] if is_noted else ["probe", "start"]
         self._stops: list[int] | None = None
         self.checkpoint_every = lease.checkpoint_every
         self._since: float | None = None

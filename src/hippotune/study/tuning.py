@@ -193,7 +193,7 @@ class Tuning:
         return trials
 
     def _checked(self, group: TrialGroup) -> list[Trial]:
-        """Return the trials of a group; raise where one of them is refused, before any of them is asked for."""
+        """Return the trials of a group; raise where one is refused, before any of them is asked for."""
         suitable = self._loop.readings.suitable
         trials: list[Trial] = []
         number = len(self.asked)

@@ -1,9 +1,9 @@
 """The random generators of a process: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
-of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and with the
-trial's right before `build`; from there on a trial draws from them in its own order, and a checkpoint keeps them.
-The trial's seed is the hyper-parameter ``seed`` at its first step, or else the study's.
+of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and with
+the trial's right before `build`; from there on a trial draws from them in its own order, and a checkpoint
+keeps them. The trial's seed is the hyper-parameter ``seed`` at its first step, or else the study's.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def check_read(trainer: type, given: set[str], read: set[str]) -> None:
         raise TrainerError(
             f"setup() of {trainer.__name__} never looks at {listed(unread)}; it read "
             f"{listed(given & read) or 'nothing'}. Trials that differ there alone would all be the same: put "
-            f"it into force in setup(), read it in train() by self.hp({min(unread)!r}), or take it out of the "
-            "space"
+            f"it into force in setup(), read it in train() by self.hp({min(unread)!r}), or take it out of "
+            "the space"
         )
 
 

@@ -91,9 +91,10 @@ class TorchTrainer(Trainer):
 
         ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``, ``mixture`` or ``mix`` on every
         one of several sources. ``seed`` is in force in `build` already; where it changes, it seeds the shared
-        random generators anew. It also seeds the order of loaders, from their next epoch on. Everything else is a field of parameter groups (``lr``, ``weight_decay``, …)
-        and set in all groups of every optimizer on ``self``; as in torch's own schedules, ``momentum`` of an
-        optimizer of the Adam kind is its first beta.
+        random generators anew. It also seeds the order of loaders, from their next epoch on. Everything else
+        is a field of parameter groups (``lr``, ``weight_decay``, …) and set in all groups of every optimizer
+        on ``self``; as in torch's own schedules, ``momentum`` of an optimizer of the Adam kind is its first
+        beta.
 
         Override it for other names, and pass on the rest: ``super().setup(rest)``.
         """
@@ -291,8 +292,8 @@ def _chosen_device(name: Any) -> torch.device:
         ) from error
     if device.type == "cuda" and (device.index or 0) >= (gpus := torch.cuda.device_count()):
         raise InvalidInput(
-            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each worker a "
-            "GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
+            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each "
+            "worker a GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
         )
     return device
 
