@@ -205,7 +205,7 @@ def test_the_step_after_a_branch_is_repeated_from_its_checkpoint(slots: int) -> 
     world.submit((FLAT, 8), (DROP, 8))
     world.run()
     (audit,) = [lease for lease in proofs(world) if lease.start > 1]
-    assert (audit.start, audit.end, audit.evaluations) == (4, 5, frozenset())
+    assert (audit.start, audit.end, audit.evaluations) == (4, 5, {5})
     assert [fact.kind for fact in verdicts(world)] == ["rehearsal", "audit"]
     assert not world.engine.plan.noted
 

@@ -271,8 +271,7 @@ class World:
                 metrics = metrics_of(worker.state) | self.constants
                 self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
             case "note":
-                evaluated = step in run.evaluated
-                noted = StateNoted(lease.lease, step, fingerprint_of(worker.state), evaluated, 0.0)
+                noted = StateNoted(lease.lease, step, fingerprint_of(worker.state), run.is_evaluated, 0.0)
                 self._done(worker, run, noted)
             case "save":
                 node = lease.node_at(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 import pytest
@@ -151,6 +153,34 @@ def test_a_trainer_that_is_defined_in_a_function_is_shipped(tmp_path: Path) -> N
 
     rig = Rig(Local(workers=2), tmp_path, trainer=Steady)
     assert grown(rig) == 12.0
+    rig.close()
+
+
+def test_cached_properties_of_a_trainer_and_of_its_classes_are_cached_anew_in_workers(tmp_path: Path) -> None:
+    class Property(functools.cached_property):  # type: ignore[type-arg]
+        def __init__(self, function: Any, unit: str) -> None:
+            super().__init__(function)
+            self.unit = unit
+
+    class Model:
+        calls = 0
+
+        @functools.cached_property
+        def weight(self) -> int:
+            Model.calls += 1
+            return Model.calls
+
+    class Caching(Noisy):
+        size = Property(lambda self: 5, "steps")
+
+        def evaluate(self) -> dict[str, float]:
+            model = Model()
+            unit = type(self).size.unit  # type: ignore[attr-defined]
+            return {"weight": model.weight + model.weight, "size": self.size, "unit": len(unit)}
+
+    rig = Rig(Local(workers=1), tmp_path, trainer=Caching)
+    rig.wait(WorkerJoined)
+    assert rig.metrics(rig.run(1, evaluations=[1]))[1] == {"weight": 2, "size": 5, "unit": 5}
     rig.close()
 
 

@@ -50,6 +50,26 @@ def test_it_evaluates_before_it_saves_and_finishes_last() -> None:
     ]
 
 
+def test_a_state_is_noted_before_and_after_a_probe_and_not_once_more_where_it_is_evaluated() -> None:
+    run = LeaseRun(replace(lease(0, 1, evaluations=[0, 1], probe=True), notes=frozenset({0, 1})))
+    made = []
+    while not run.over:
+        made.append((run.next(), run.at, run.is_evaluated))
+        run.done()
+    assert made == [
+        ("start", 0, False),
+        ("note", 0, False),
+        ("probe", 0, False),
+        ("note", 0, True),
+        ("evaluate", 0, False),
+        ("train", 0, True),
+        ("note", 1, False),
+        ("evaluate", 1, False),
+        ("note", 1, True),
+        ("finish", 1, True),
+    ]
+
+
 def test_a_lease_that_an_update_stops_saves_where_it_stops() -> None:
     run = LeaseRun(lease(0, 9))
     for _ in range(3):  # start, and two steps

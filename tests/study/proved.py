@@ -98,6 +98,27 @@ class Resetting(Steps):
         return {"loss": mean}
 
 
+class Best(Steps):
+    """Notes its best value when it is evaluated, and trains at another pace from 2 on. It begins late."""
+
+    first = float("-inf")
+
+    def build(self) -> None:
+        super().build()
+        self.best = self.first
+
+    def amount(self) -> float:
+        return 0.0 if self.steps <= 3 else 10.0 if self.best < 2 else 1.0
+
+    def evaluate(self) -> Mapping[str, float]:
+        self.best = max(self.best, self.value)
+        return {"loss": self.value}
+
+
+class BestOfZero(Best):
+    first = 0.0
+
+
 class Boosting(hippo.Trainer):
     """A tree in every step, of half of the rows."""
 

@@ -68,6 +68,11 @@ FAULTS = {
         "0.1",
         "setup() of Walk never looks at 'lr'",
     ),
+    "a function without a name beside another value": (
+        "[0.1, 0.2]",
+        "[0.1, hippo.Function(lambda step: 0.2)]",
+        "pass steps= to ",
+    ),
     "no setup": (SETUP, "", "Walk does not define setup(); a trainer needs setup(hp)"),
     "no tuner": ("tuner =", "tuned =", "defines no `tuner`; expected at its top level"),
     "a misspelt name": (

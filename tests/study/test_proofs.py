@@ -36,6 +36,14 @@ CAUGHT: dict[type[hippo.Trainer], tuple[str, ...]] = {
         "evaluate() has to leave everything as it is: let it work on copies",
         "volatile = {'self.losses'}",
     ),
+    proved.Best: (
+        "evaluate() of Best changes the state: before the first step, self.best is -inf before it, and 0.0",
+        "volatile = {'self.best'}",
+    ),
+    proved.BestOfZero: (
+        "evaluate() of BestOfZero changes the state: after step 6, self.best is 0.0 before it, and 3.0",
+        "Trials that share steps are evaluated at each other's steps",
+    ),
     proved.Boosting: (
         "Boosting is not exact: a trial that is cut after step 1 and goes on in a ",
         "Everything on self was the same at the cut",

@@ -45,6 +45,24 @@ def accuracy(model, data):
 """
 
 
+# Modules beside the model, which no evaluate() puts into evaluation mode.
+AVERAGING = """
+class Averaging(Classifier):
+    def build(self):
+        super().build()
+        self.averages = {"slow": torch.optim.swa_utils.AveragedModel(self.model)}
+        self.dropout = nn.Dropout(0.5)
+
+    def train(self):
+        super().train()
+        self.averages["slow"].update_parameters(self.model)
+
+    def evaluate(self):
+        images, _ = self.validation.tensors
+        return {"sum": self.dropout(self.averages["slow"](images)).sum().item()}
+"""
+
+
 def method(name: str, text: str) -> str:
     """Return a class that is the page's, but for one method."""
     return f"class {name}(Classifier):\n{textwrap.indent(text, '    ')}"
@@ -65,6 +83,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
         method("Logging", LOG.replace("...", training)),
         method("Parted", EVALUATE),
         PLAIN_LOOP,
+        AVERAGING,
     ]
     (folder / "trainers_page.py").write_text("\n\n".join(blocks))
     with pytest.MonkeyPatch.context() as patch:
@@ -98,6 +117,33 @@ def test_the_loop_of_the_page_gives_what_the_trial_alone_gives(page: ModuleType,
     config = Config({"lr": MultiStep(0.5, [1], 0.1), "bs": 6})
     alone = hippo.Study("page", page.Classifier, home=tmp_path, settings=SETTINGS).alone(config, 3)
     assert alone == page.plain_loop(page.Classifier, config, 3, SETTINGS)
+
+
+def test_the_loop_of_the_page_evaluates_all_modules_as_the_trial_alone_does(
+    page: ModuleType, tmp_path: Path
+) -> None:
+    config = Config({"lr": 0.1, "bs": 6})
+    alone = hippo.Study("averaging", page.Averaging, home=tmp_path, settings=SETTINGS).alone(config, 2)
+    assert alone == page.plain_loop(page.Averaging, config, 2, SETTINGS)
+
+
+def test_a_seed_that_is_a_hyper_parameter_is_the_trials_seed(page: ModuleType, tmp_path: Path) -> None:
+    values = {"lr": 0.1, "bs": 6}
+    initial, trained_in_a_study, alone, by_the_page = [], [], [], []
+    for seed in (0, 1):
+        session = Session(page.Averaging, SETTINGS, seed)
+        session.start(Config(values), 0, None, warm=False)
+        own = Session(page.Averaging, SETTINGS, 7)
+        own.start(Config({**values, "seed": seed}), 0, None, warm=False)
+        initial.append(trained(own, 0)["weight"])
+        assert torch.equal(initial[-1], trained(session, 0)["weight"])
+        assert all(map(torch.equal, trained(own, 2).values(), trained(session, 2).values()))
+        trained_in_a_study.append(own.evaluate())
+        study = hippo.Study("seeds", page.Averaging, home=tmp_path, settings=SETTINGS, seed=seed)
+        alone.append(study.alone(values, 2))
+        by_the_page.append(page.plain_loop(page.Averaging, Config({**values, "seed": seed}), 2, SETTINGS, 7))
+    assert not torch.equal(*initial)
+    assert trained_in_a_study == alone == by_the_page
 
 
 @pytest.mark.usefixtures("unrehearsed")

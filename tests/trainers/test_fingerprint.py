@@ -83,6 +83,15 @@ def everything() -> SimpleNamespace:
     return made
 
 
+def test_parameters_without_a_shape_are_told_from_those_that_a_first_batch_has_made() -> None:
+    held = holding(model=nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()))
+    before = noted(held)
+    assert differences(before, noted(held)) == []
+    held.model(torch.ones(2, 4))
+    told = {item.path: item.told("before", "after") for item in differences(before, noted(held))}
+    assert "an UninitializedParameter before, and a tensor of torch.float32" in told["self.model.0.weight"]
+
+
 def test_two_graphs_that_were_made_alike_are_the_same() -> None:
     one, other = everything(), everything()
     other.path.parts  # noqa: B018 - it keeps what it has worked out

@@ -494,6 +494,26 @@ def test_every_way_of_looking_at_a_value_counts(setup: Callable[[Any, Any], obje
     started(setup, odd_name=1)
 
 
+def test_names_that_train_puts_together_for_hp_count_as_read_and_others_do_not() -> None:
+    def setup(self: Any, hp: Any) -> None:
+        pass
+
+    def computed(self: Any) -> None:
+        self.sum = sum(self.hp(f"rate_{name}") for name in "ab")
+
+    def constant(self: Any) -> None:
+        self.sum = self.hp("rate_a", 0)
+
+    values = Config({"rate_a": 1, "rate_b": 2})
+    session = new_session(type("Reader", (Logged,), {"setup": setup, "train": computed}))
+    session.start(values, 0, None, False)
+    session.advance()
+    assert vars(session.trainer)["sum"] == 3
+    reader = type("Reader", (Logged,), {"setup": setup, "train": constant})
+    with pytest.raises(TrainerError, match=r"never looks at 'rate_b'; .* by self\.hp\('rate_b'\)"):
+        new_session(reader).start(values, 0, None, False)
+
+
 def test_a_name_that_is_read_under_another_condition_is_no_mistake() -> None:
     def setup(self: Any, hp: Any) -> None:
         if hp["optimizer"] == "sgd":

@@ -485,6 +485,12 @@ def _generator() -> Iterator[int]:
     yield 1
 
 
+def _persistent() -> DataLoader[int]:
+    loader: DataLoader[int] = DataLoader([1, 2], num_workers=1, persistent_workers=True)  # type: ignore[arg-type]
+    list(loader)
+    return loader
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -498,6 +504,7 @@ def _generator() -> Iterator[int]:
         (lambda: (ctypes.c_int * 4)(), r"is memory of ctypes.*NumPy"),
         (lambda: memoryview(b"abc")[1:], r"a view of a part of some memory"),
         (lambda: iter(DataLoader([1, 2], num_workers=1)), r"DataLoader with worker processes.*hippo.Loader"),  # type: ignore[arg-type]
+        (_persistent, r"DataLoader with worker processes.*persistent_workers=False"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

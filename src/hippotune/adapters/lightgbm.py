@@ -192,11 +192,13 @@ class Trees:
         """Take the data away."""
         self.is_open = False
 
-    def __getstate__(self) -> str | None:
-        return None if self.booster is None else str(self.booster.model_to_string(num_iteration=-1))
+    def __getstate__(self) -> str:
+        if self.booster is None or not self.booster.num_trees():
+            return ""
+        return str(self.booster.model_to_string(num_iteration=-1))
 
-    def __setstate__(self, text: str | None) -> None:
-        self.booster = None if text is None else lightgbm.Booster(model_str=text)
+    def __setstate__(self, text: str) -> None:
+        self.booster = lightgbm.Booster(model_str=text) if text else None
         self.is_open = False
 
 

@@ -2,10 +2,11 @@
 
 A lease that passes a branch saves there and trains on. It notes its state one step later; a proof lease then
 takes that step from the branch's checkpoint, on another worker of the same platform where there is one, and
-must come to the same state. Where no worker of that platform is up, as after a move to another machine, the
-audit waits for one; nothing waits for the audit. The first branches of a plan are always audited, later ones
-as long as all proofs together stay within a share of the work. None is started that would end after the
-deadline of the study that trained there: it is left to the next process that opens the plan.
+must come to the same state, which evaluate() must leave as it is. Where no worker of that platform is up, as
+after a move to another machine, the audit waits for one; nothing waits for the audit. The first branches of a
+plan are always audited, later ones as long as all proofs together stay within a share of the work. None is
+started that would end after the deadline of the study that trained there: it is left to the next process that
+opens the plan.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hippotune.protocol.proof import ProofPolicy, Run
 
 # How many branches of a plan are audited in any case.
 _FIRST = 2
-# How often a step is repeated, where only plain values differ: from the second time on it is measured too.
+# How often a step is repeated, where only plain values differ.
 _MOST_REPEATS = 4
 
 
@@ -59,7 +60,7 @@ class Audits:
         run, path = Run("repeated", step - 1), ((node, step - 1, step),)
         width = self._state.least_width
         notes = frozenset({step - 1, step})
-        return Audit(run, self, study, node.config, path, notes, frozenset(), width=width)
+        return Audit(run, self, study, node.config, path, notes, frozenset({step}), width=width)
 
     @property
     def is_open(self) -> bool:
@@ -161,12 +162,14 @@ class Audits:
         position = Position(repeat.path[-1][0].id, step)
         straight = Run("straight", 0)
         straight.note(step, Fingerprint.unpacked(plan.noted[position].fingerprint), evaluated=False)
+        if step in repeat.run.states:
+            repeat.run.error = None  # of evaluate(), which was not called in training straight through
         repeat.earlier.append(repeat.run)
         runs = [straight, *repeat.earlier]
         platform = repeat.platform
         verdict = judge(self._policy.trainer, runs, self._state.required, *plan.left_out(platform))
         if verdict.doubtful and len(repeat.earlier) < _MOST_REPEATS:
-            repeat.run, repeat.evaluations = Run("repeated", repeat.start), frozenset({step})
+            repeat.run = Run("repeated", repeat.start)
             self._waiting.append(repeat)
             return
         record(self._state, self._policy, "audit", position, verdict, platform)

@@ -7,7 +7,8 @@
                                        evaluates at 1 too
     again       0 ── 1                 a second start from scratch, in a process that has trained before
 
-States and metrics of all four are compared, and so are the states before and after evaluate(). Where nothing
+States and metrics of all four are compared, and so are the states before and after evaluate(), from the one
+before the first step on: there a trainer that keeps its best metric has none yet. Where nothing
 is trained further than one step, there is no checkpoint to go on from, and `again` is the only repetition.
 Where only plain values differ, which may be clocks that agreed by chance, everything is repeated once more,
 with `again` to the last step.
@@ -148,7 +149,8 @@ class Rehearsal:
 
     def _repeat(self, name: Name, path: Path, study: str, evaluations: frozenset[int]) -> Repeat:
         start, end = path[0][1], path[-1][2]
-        config, notes = path[-1][0].config, frozenset(range(max(start, 1), end + 1))
+        first = start if start or self._is_probed else 1
+        config, notes = path[-1][0].config, frozenset(range(first, end + 1))
         width = self._state.least_width if self._reference is None else self._reference.width
         return Repeat(Run(name, start), self, study, config, path, notes, evaluations, width=width)
 

@@ -211,12 +211,15 @@ class _Case:
         return Verdict("differs", text, None, run.start)
 
     def _changed_by_evaluate(self, run: Run) -> Verdict | None:
-        for step in sorted(run.evaluated.keys() & run.states.keys()):
-            changed = differences(run.states[step], run.evaluated[step], self.declared)
+        for step, before, after in run.around_evaluate:
+            changed = differences(before, after, self.declared)
             if items := [item for item in changed if not self._is_known(item)]:
                 told = items[0].told("before it", "after it") + stories.others(items)
                 text = stories.EVALUATE.format(
-                    trainer=self.trainer, step=step, told=told, path=stories.container(items[0].path)
+                    trainer=self.trainer,
+                    when=f"after step {step}" if step else "before the first step",
+                    told=told,
+                    path=stories.container(items[0].path),
                 )
                 return Verdict("differs", text, stories.nearest(items), step)
         return None

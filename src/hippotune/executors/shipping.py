@@ -74,6 +74,9 @@ def dumped(value: object, by_value: Sequence[str], is_there: Callable[[str], boo
                     cloudpickle.register_pickle_by_value(module)
             if isinstance(value, _CACHED) and value.__module__ in by_value:
                 return _cached, (value.__wrapped__, value.cache_parameters())
+            if isinstance(value, functools.cached_property):
+                held = {name: each for name, each in vars(value).items() if name not in ("func", "lock")}
+                return _cached_property, (type(value), value.func, held)
             return super().reducer_override(value)
 
     file = io.BytesIO()
@@ -83,6 +86,13 @@ def dumped(value: object, by_value: Sequence[str], is_there: Callable[[str], boo
 
 def _cached(function: Any, parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
+
+
+def _cached_property(kind: Any, function: Any, held: dict[str, Any]) -> Any:
+    made = kind.__new__(kind)
+    functools.cached_property.__init__(made, function)  # up to Python 3.11 it makes a lock
+    vars(made).update(held)
+    return made
 
 
 def unpack(parcel: Parcel) -> Job:

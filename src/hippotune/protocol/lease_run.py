@@ -3,6 +3,7 @@
     start ─▶ probe ─▶ at every step count: note ─▶ evaluate ─▶ note ─▶ save ─▶ train … finish
             (if asked)                    (each if due; the second note after an evaluation only)
 
+A probe is an evaluation too: the state is noted before and after it, where that is to be noted.
 The saved state is the one that was noted last. A lease is also saved on its way, `checkpoint_every` seconds
 after its last save; later where saving is slow, so that training waits for at most a twentieth of the time.
 
@@ -44,7 +45,10 @@ class LeaseRun:
         self.evaluated: set[int] = set()
         self.doing: Action | None = None
         self.over = False
-        self._to_come: list[Action] = ["probe", "start"] if lease.probe else ["start"]
+        self._to_come: list[Action] = ["start"]  # from behind
+        if lease.probe:
+            is_noted = lease.start in lease.notes
+            self._to_come = ["note", "probe", "note", "start"] if is_noted else ["probe", "start"]
         self._stops: list[int] | None = None
         self.checkpoint_every = lease.checkpoint_every
         self._since: float | None = None
@@ -76,6 +80,11 @@ class LeaseRun:
         if self.checkpoint_every is None or self._since is None:
             return math.inf
         return self._since + max(self.checkpoint_every, _LEAST_TRAINING * self._cost)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the state that is noted now was evaluated before, or probed."""
+        return self.at in self.evaluated or self._to_come == ["note"]
 
     @property
     def is_interim(self) -> bool:
@@ -110,14 +119,13 @@ class LeaseRun:
             case "evaluate":
                 self.evaluated.add(self.at)
             case "note":
-                self.noted.add((self.at, self.at in self.evaluated))
+                self.noted.add((self.at, self.is_evaluated))
             case "save":
                 self.saved.add(self.at)
-            case "start" | "probe":
-                if self._to_come:
-                    self._to_come.pop()
             case "finish":
                 self.over = True
+        if self._to_come:
+            self._to_come.pop()
         self.doing = None
 
     def update(self, update: UpdateLease) -> StepsMissed | None:
@@ -160,7 +168,7 @@ class LeaseRun:
         `step` is what a peer says of its own error; it may have failed where this worker did not.
         """
         if step is None:
-            at_first = self.doing in ("start", "probe") and self.at == 0
+            at_first = self.doing in ("start", "probe", "note") and self.at == 0
             step = self.at + 1 if self.doing == "train" or at_first else self.at
         elif step in self.evaluated:
             step += 1

@@ -37,7 +37,8 @@ class Run:
     `wide` train the same step on one worker and on several, and `nudged` trains it on one from weights that
     differ in their last bits: what rounding alone makes of it. A check also trains `twice`, each time in an
     interpreter of its own, with an evaluation after every step (`evaluated`), and without checkpoints
-    (`unsaved`). `error` is what a run raised.
+    (`unsaved`). `error` is what a run raised. `probed` are the states before and after the evaluate() before
+    the first step: that these are the same is all that is asked of them.
     """
 
     name: Name
@@ -46,10 +47,22 @@ class Run:
     evaluated: dict[int, Fingerprint] = field(default_factory=dict)
     metrics: dict[int, Mapping[str, float]] = field(default_factory=dict)
     error: str | None = None
+    probed: dict[bool, Fingerprint] = field(default_factory=dict)
 
     def note(self, step: int, fingerprint: Fingerprint, evaluated: bool) -> None:
         """Take in a state."""
-        (self.evaluated if evaluated else self.states)[step] = fingerprint
+        if step:
+            (self.evaluated if evaluated else self.states)[step] = fingerprint
+        else:
+            self.probed[evaluated] = fingerprint
+
+    @property
+    def around_evaluate(self) -> Iterator[tuple[int, Fingerprint, Fingerprint]]:
+        """The steps at which its state was noted before and after evaluate(), with both states."""
+        if len(self.probed) == 2:
+            yield 0, self.probed[False], self.probed[True]
+        for step in sorted(self.states.keys() & self.evaluated.keys()):
+            yield step, self.states[step], self.evaluated[step]
 
     @property
     def moments(self) -> Iterator[Moment]:

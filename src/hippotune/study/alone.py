@@ -2,7 +2,7 @@
 
 There is no engine here, no checkpoint and no session; nothing is shared, nothing goes on from anything. The
 one rule of seeding: Python's, NumPy's and torch's generators are seeded with the study's seed before the
-trainer is made, before `prepare` and before `build`, and put back after `evaluate`.
+trainer is made and before `prepare`, with the trial's before `build`, and put back after `evaluate`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def asked_steps(steps: int | Iterable[int]) -> tuple[int, ...]:
 def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Metrics]:
     """Train one trial and return its metrics after each of the steps."""
     config, steps = asked
-    trainer = seeding.with_torch_seeded(partial(_begun, job))
+    trainer = seeding.with_torch_seeded(partial(_begun, job, config))
     trainer.setup(handed_over(config.values(0)))
     metrics = {}
     for step in range(steps[-1] + 1):
@@ -80,13 +80,14 @@ def train_alone(job: Job, asked: tuple[Config, tuple[int, ...]]) -> dict[int, Me
     return metrics
 
 
-def _begun(job: Job) -> Trainer:
+def _begun(job: Job, config: Config) -> Trainer:
     settings: Mapping[str, Any] = job.settings
     seeding.seed_all(job.seed)
     trainer = job.opened(settings, job.seed)
     seeding.seed_all(job.seed)
     trainer.prepare()
-    seeding.seed_all(job.seed)
+    trainer.seed = seeding.of_trial(handed_over(config.values(0)), job.seed)
+    seeding.seed_all(trainer.seed)
     trainer.build()
     if job.start is not None:
         trainer.load_start(job.start.load())

@@ -168,19 +168,9 @@ class Tuning:
         if self._error is not None:
             raise self._error
         self._check_time()
-        suitable = self._loop.readings.suitable
-        trials: list[Trial] = []
+        trials = self._checked(group)
         requests: list[Request] = []
-        for who, step in group.asks:
-            trial = self.placement.trial(who, len(self.asked))
-            check_ask(trial.config, step, group.every)
-            if suitable is not None:
-                suitable(trial.config)  # raises where no slot would do
-            if trial in self._open:
-                raise InvalidInput(
-                    f"trial {trial.number} was asked for step {step} while an earlier ask is open; "
-                    "wait for its result or withdraw it first"
-                )
+        for trial, (_, step) in zip(trials, group.asks, strict=True):
             self.asked[trial] = max(step, self.asked.get(trial, 0))
             number = self._loop.new_request(partial(self._deliver, trial))
             self._requests[trial] = number
@@ -191,7 +181,6 @@ class Tuning:
                     number, self.study, trial.number, trial.config, step, reports, isolation_key, self._keep
                 )
             )
-            trials.append(trial)
         if self._keep:
             self._kept += [request.id for request in requests]
         if self.placement.share:
@@ -201,6 +190,25 @@ class Tuning:
         self._loop.handle(GroupSubmitted(tuple(requests)))
         for request, trial in zip(requests, trials, strict=True):
             self._open.add(trial, self.placement.node(trial, request.step).position(request.step))
+        return trials
+
+    def _checked(self, group: TrialGroup) -> list[Trial]:
+        """Return the trials of a group; raise where one is refused, before any of them is asked for."""
+        suitable = self._loop.readings.suitable
+        trials: list[Trial] = []
+        number = len(self.asked)
+        for who, step in group.asks:
+            trial = self.placement.trial(who, number)
+            check_ask(trial.config, step, group.every)
+            if suitable is not None:
+                suitable(trial.config)  # raises where no slot would do
+            if trial in self._open:
+                raise InvalidInput(
+                    f"trial {trial.number} was asked for step {step} while an earlier ask is open; "
+                    "wait for its result or withdraw it first"
+                )
+            number += trial not in self.asked
+            trials.append(trial)
         return trials
 
     def withdraw(self, trial: Trial) -> None:

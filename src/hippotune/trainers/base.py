@@ -38,8 +38,8 @@ class Trainer(ABC):
     `setup` with the values in force, and after that ``load_state_dict`` or ``load``.
 
     The random generators of Python's ``random`` and ``numpy.random``, and those of torch where it is loaded,
-    belong to the state: they are seeded with the study's seed before `prepare` and again before `build`, kept
-    with every checkpoint, and put back after `evaluate`.
+    belong to the state: they are seeded with the study's seed before `prepare`, with the trial's before
+    `build`, kept with every checkpoint, and put back after `evaluate`.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Trainer(ABC):
     settings : Mapping[str, Any]
         What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
     seed : int
-        The study's seed.
+        The trial's seed: the value of a hyper-parameter ``seed`` at its first step, or else the study's seed.
     """
 
     widens: ClassVar[bool] = False

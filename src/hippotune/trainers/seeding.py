@@ -1,15 +1,16 @@
 """The random generators of a process: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
-of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and again
-right before `build`; from there on a trial draws from them in its own order, and a checkpoint keeps them.
+of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and with
+the trial's right before `build`; from there on a trial draws from them in its own order, and a checkpoint
+keeps them. The trial's seed is the hyper-parameter ``seed`` at its first step, or else the study's.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -31,6 +32,12 @@ def checked(seed: object) -> int:
     if (found := checks.whole("seed", seed, least=0)) >= 2**64:
         raise InvalidInput(f"seed is {seed!r}; expected a whole number below 2**64")
     return found
+
+
+def of_trial(values: Mapping[str, Any], seed: int) -> int:
+    """Return a trial's seed: the study's, unless its first `values` have one that all generators take."""
+    own = values.get("seed")
+    return own if isinstance(own, int) and 0 <= own < 2**64 else seed
 
 
 def seed_all(seed: int) -> None:

@@ -127,7 +127,7 @@ class Session:
             if source is not None and self._kind == "object":
                 self._trainer = self._saved_object(source)
             else:
-                self._trainer = trainer = seeding.with_torch_seeded(self._built)
+                self._trainer = trainer = seeding.with_torch_seeded(partial(self._built, config))
                 self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
                 if source is not None:
                     self._load(trainer, source)
@@ -246,13 +246,14 @@ class Session:
             return
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
-    def _built(self) -> Trainer:
+    def _built(self, config: Config) -> Trainer:
         assert self._prepared is not None
         self.phase = "build"
         seeding.seed_all(self._seed)
         trainer = make(self._class, self._settings, self._seed)
         vars(trainer).update(self._prepared.attributes)
-        seeding.seed_all(self._seed)
+        trainer.seed = seeding.of_trial(handed_over(config.values(0)), self._seed)
+        seeding.seed_all(trainer.seed)
         with Logging(trainer, "build"), trainer.around("build"):
             trainer.build()
             if self._start is not None:
@@ -314,7 +315,7 @@ class Session:
         del hp
         if complete and not self._names_checked:
             if alive() is None:  # what was kept may be read later
-                check_read(self._class, set(values), read)
+                check_read(self._class, values.keys() - {"seed"}, read)
             self._names_checked = True
 
     @contextmanager

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -100,20 +102,26 @@ class TrackedDict(dict[str, Any]):
 def check_read(trainer: type, given: set[str], read: set[str]) -> None:
     """Raise where a trainer's `setup` has passed over a hyper-parameter that its code never mentions."""
     unread = given - read
-    if unread and (unread := unread - _mentioned_names(trainer)):
+    if not unread:
+        return
+    mentioned, any_other = _mentioned_names(trainer, given)
+    if (unread := unread - mentioned) and not any_other:
         raise TrainerError(
             f"setup() of {trainer.__name__} never looks at {listed(unread)}; it read "
             f"{listed(given & read) or 'nothing'}. Trials that differ there alone would all be the same: put "
-            "it into force in setup(), or take it out of the space"
+            f"it into force in setup(), read it in train() by self.hp({min(unread)!r}), or take it out of "
+            "the space"
         )
 
 
-def _mentioned_names(trainer: type) -> set[str]:
+def _mentioned_names(trainer: type, given: set[str]) -> tuple[set[str], bool]:
     """Return every string in the user's code: the trainer's methods, and the functions that they refer to.
 
-    A name that stands there may be read on another occasion: momentum, where the optimizer is not Adam.
+    A name that stands there may be read on another occasion: momentum, where the optimizer is not Adam. Also
+    return whether any other of those `given` may be, since `hp` is called with a name that is computed.
     """
     names: set[str] = set()
+    any_other = False
     waiting = [value for name in dir(trainer) for value in _in_use(trainer, name)]
     seen: set[int] = set()
     while waiting:
@@ -122,8 +130,18 @@ def _mentioned_names(trainer: type) -> set[str]:
             seen.add(id(function))
             strings, references = _contents(function.__code__)
             names |= strings
+            any_other = any_other or _computes_names(function.__code__, given)
             waiting += [function.__globals__[name] for name in references if name in function.__globals__]
-    return names
+    return names, any_other
+
+
+def _computes_names(code: CodeType, given: set[str]) -> bool:
+    """Return whether code takes a method `hp`, and then anything but the name of a hyper-parameter."""
+    for one, after in pairwise(dis.get_instructions(code)):
+        is_name = after.opname == "LOAD_CONST" and after.argval in given
+        if one.opname in ("LOAD_METHOD", "LOAD_ATTR") and one.argval == "hp" and not is_name:
+            return True
+    return any(_computes_names(each, given) for each in code.co_consts if isinstance(each, CodeType))
 
 
 def _in_use(trainer: type, name: str) -> Iterator[object]:

@@ -362,8 +362,7 @@ class Simulated(Executor):
 
     def _note(self, run: LeaseRun) -> None:
         """What is trained here is the same wherever it is trained."""
-        step, evaluated = run.at, run.at in run.evaluated
-        self._say(StateNoted(run.lease.lease, step, Fingerprint(()), evaluated, 0.0))
+        self._say(StateNoted(run.lease.lease, run.at, Fingerprint(()), run.is_evaluated, 0.0))
 
     # Saving beside training.
 

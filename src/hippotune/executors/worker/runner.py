@@ -203,8 +203,7 @@ class Runner:
         fingerprint = self._session.fingerprint()
         seconds = perf_counter() - began
         self._note_progress(run)
-        evaluated = run.at in run.evaluated
-        self._unsaid.append(StateNoted(run.lease.lease, run.at, fingerprint, evaluated, seconds))
+        self._unsaid.append(StateNoted(run.lease.lease, run.at, fingerprint, run.is_evaluated, seconds))
 
     def _save(self, run: LeaseRun) -> None:
         lease, step = run.lease, run.at

@@ -24,10 +24,12 @@ _DRAWS = (
 def reduce_loader_iterator(iterator: Any) -> Reduced:
     """Return how an iterator of a DataLoader goes on."""
     if not isinstance(iterator, dataloader._SingleProcessDataLoaderIter):
+        is_kept = getattr(iterator, "_persistent_workers", False)  # by the loader, whoever goes through it
+        within = "persistent_workers=False and iterate" if is_kept else "num_workers=0, or iterate"
         raise Refused(
             iterator,
             "is an iterator of a DataLoader with worker processes, whose place cannot be saved. Use "
-            "hippo.Loader, which goes on where it was, or num_workers=0, or iterate within one train()",
+            f"hippo.Loader, which goes on where it was, or {within} within one train()",
         )
     indices = iterator._sampler_iter
     if inspect.isgenerator(indices):

@@ -178,5 +178,5 @@ def is_torch(value: object, name: str) -> bool:
 
 
 def is_tensor(value: object) -> bool:
-    """Return whether a value is a torch tensor."""
-    return is_torch(value, "Tensor")
+    """Return whether a value is a torch tensor; a lazy module's parameter, without a content yet, is not."""
+    return is_torch(value, "Tensor") and not is_torch(value, "nn.parameter.UninitializedTensorMixin")

@@ -91,10 +91,11 @@ class TorchTrainer(Trainer):
         """Apply the hyper-parameters with usual names.
 
         ``batch_size`` or ``bs`` is set on every `hippo.Loader` on ``self``, ``mixture`` or ``mix`` on every
-        one of several sources. ``seed`` seeds the shared random generators anew, and the order of loaders
-        from their next epoch on. Everything else is a field of parameter groups (``lr``, ``weight_decay``, …)
-        and set in all groups of every optimizer on ``self``; as in torch's own schedules, ``momentum`` of an
-        optimizer of the Adam kind is its first beta.
+        one of several sources. ``seed`` is in force in `build` already; where it changes, it seeds the shared
+        random generators anew. It also seeds the order of loaders, from their next epoch on. Everything else
+        is a field of parameter groups (``lr``, ``weight_decay``, …) and set in all groups of every optimizer
+        on ``self``; as in torch's own schedules, ``momentum`` of an optimizer of the Adam kind is its first
+        beta.
 
         Override it for other names, and pass on the rest: ``super().setup(rest)``.
         """
@@ -238,9 +239,13 @@ class TorchTrainer(Trainer):
     # Hyper-parameters by name.
 
     def reseed(self, seed: int) -> None:
-        """Seed the shared random generators, and the order of loaders from their next epoch on."""
-        self.seed = seed = seeding.checked(seed)
-        seeding.seed_all(seed)
+        """Seed the shared random generators, and the order of loaders from their next epoch on.
+
+        At the start of a trial the generators have its seed already, and `build` has drawn from them.
+        """
+        if seeding.checked(seed) != self.seed:
+            self.seed = seed
+            seeding.seed_all(seed)
         for loader in self._found(Loader):
             loader.seed = seed
 
