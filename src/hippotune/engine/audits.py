@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from hippotune.engine.lease import Lease
 from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
-from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, StateRecorded
 from hippotune.plan.node import Node
 from hippotune.protocol.events import StateNoted
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.proof import ProofPolicy, Run
+from hippotune.verdicts.judge import judge
 
 # How many branches of a plan are audited in any case.
 _FIRST = 2

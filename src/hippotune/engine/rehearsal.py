@@ -30,13 +30,13 @@ from hippotune.engine.lease import Lease, part
 from hippotune.engine.orders import Orders
 from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
-from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
 from hippotune.protocol.commands import Abort, Note
 from hippotune.protocol.events import MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
 from hippotune.stages.tasks import Path
+from hippotune.verdicts.judge import judge
 
 # The reference is not stopped if it reaches the end of its path within this many seconds.
 _SOON = 5.0

@@ -20,19 +20,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from hippotune.engine import stories
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease, part
 from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
-from hippotune.engine.verdicts import judge
 from hippotune.plan.facts import Position, width_refutation
 from hippotune.protocol.commands import Note
 from hippotune.protocol.events import LeaseFailed, MetricsReported, StateNoted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
 from hippotune.stages.tasks import Place, Task
+from hippotune.verdicts import stories
+from hippotune.verdicts.judge import judge
 
 # How many pilots may come to nothing, one after the other, before no more is sent.
 _MOST_PILOTS = 8

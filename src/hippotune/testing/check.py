@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hippotune import checks, short
-from hippotune.engine.verdicts import judge
 from hippotune.errors import InvalidInput, NotExact, TrainerError
 from hippotune.executors.base import Job
 from hippotune.executors.fresh import FreshInterpreters
@@ -28,6 +27,7 @@ from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config, ConfigLike
 from hippotune.testing.runs import Task, run_cuts, run_evaluated, run_reference, run_warm
 from hippotune.trainers.base import Trainer
+from hippotune.verdicts.judge import judge
 
 
 @dataclass(frozen=True)

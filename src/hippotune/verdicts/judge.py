@@ -19,10 +19,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hippotune.engine import stories
-from hippotune.engine.stories import METRIC, STORIES, Story
-from hippotune.engine.unsaved import unsaved
-from hippotune.engine.volatility import is_volatile
 from hippotune.protocol.fingerprint import (
     UNSAVED,
     Difference,
@@ -32,6 +28,10 @@ from hippotune.protocol.fingerprint import (
     is_within,
 )
 from hippotune.protocol.proof import Moment, Name, Run, Verdict
+from hippotune.verdicts import stories
+from hippotune.verdicts.stories import METRIC, STORIES, Story
+from hippotune.verdicts.unsaved import unsaved
+from hippotune.verdicts.volatility import is_volatile
 
 NOISE = 1e-3
 TIMES = 10

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from hippotune.engine.verdicts import judge
 from hippotune.protocol.fingerprint import Fingerprint
 from hippotune.protocol.proof import Name, Run, Verdict
 from hippotune.trainers.state.fingerprint import of_graph
+from hippotune.verdicts.judge import judge
 
 State = Mapping[str, Any]
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hippotune.engine.stories import METRIC
 from hippotune.protocol.proof import Moment, Name, Run
+from hippotune.verdicts.stories import METRIC
 
 _FROM_SCRATCH: frozenset[Name] = frozenset({"reference", "again", "twice", "unsaved", "evaluated"})
 

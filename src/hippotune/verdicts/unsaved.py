@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hippotune.engine.stories import attribute
 from hippotune.protocol.fingerprint import Difference, Leaf, explanations, is_within
 from hippotune.protocol.proof import Run
+from hippotune.verdicts.stories import attribute
 
 
 def unsaved(
