@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import wandb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hippotune as hippo
+from examples import few_examples
 from feeds import programs
 from feeds.facts import example, expected, shown
 from hippotune import GridSearch, InvalidInput, Local, MultiStep, Study
@@ -112,7 +113,7 @@ def test_a_sink_that_blocks_is_left_alone_with_a_warning() -> None:
     assert "Blocked has not moved" in warnings[0]
 
 
-@settings(max_examples=15, deadline=None)
+@few_examples
 @given(cut=st.integers(0, 5000))
 def test_event_files_that_were_cut_anywhere_are_made_whole(
     cut: int, tmp_path_factory: pytest.TempPathFactory

@@ -84,10 +84,10 @@ def test_no_request_makes_the_server_fail(label: str, served: tuple[Running, dic
     )
 
     @settings(
-        max_examples=8 if label in STARTS_PROCESSES else 30,
-        phases=[Phase.generate],
+        max_examples=8 if label in STARTS_PROCESSES else 30,  # each of them a request, or a process
+        phases=[Phase.generate],  # a request that failed is not sent in smaller forms
         derandomize=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # most of what a schema excludes is thrown away
         database=None,
     )
     @given(case=cases, is_unknown=st.integers(0, 4))
