@@ -6,13 +6,11 @@ to the distributions that pip would install for it, and to no others, which is p
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
@@ -35,45 +33,6 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-IMPORTED = """
-import json, os, runpy, sys
-exec(sys.argv[1])
-while line := sys.stdin.readline():
-    script, arguments, variables = json.loads(line)
-    if (child := os.fork()) == 0:
-        break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-else:
-    sys.exit()
-os.chdir(os.path.dirname(script))
-for descriptor, name in enumerate((os.devnull, "printed", "said")):
-    os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), descriptor)
-os.environ.update(variables)
-sys.path.insert(0, variables["PYTHONPATH"])
-sys.argv[:] = [script, *arguments]
-runpy.run_path(script, run_name="__main__")
-"""
-
-
-class Imported:
-    """A process that has imported what scripts need, and forks one process for each script."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def run(self, script: Path, *arguments: str | Path, **variables: str) -> None:
-        """Run a script that has to succeed, in its folder."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        order = str(script), [str(argument) for argument in arguments], variables
-        self._process.stdin.write(f"{json.dumps(order)}\n")
-        self._process.stdin.flush()
-        status = self._process.stdout.readline()
-        assert status == "0\n", "\n".join(
-            [status, *(script.with_name(n).read_text() for n in ("printed", "said"))]
-        )
-
-
 @dataclass(frozen=True)
 class Installed:
     """The wheel, and the environment in which it is installed by itself."""
@@ -86,18 +45,6 @@ class Installed:
         for name in sorted(self._needed(*extras) - self._needed()):
             link(distribution(INSTEAD.get(name, name)), folder)
         return {"PYTHONPATH": str(folder)}
-
-    @contextmanager
-    def imported(self, text: str, **variables: str) -> Iterator[Imported]:
-        """Run a text that imports, in a process of the environment that forks others for scripts."""
-        with subprocess.Popen(
-            [self.bin / "python", "-c", IMPORTED, text],
-            env={**os.environ, **variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            yield Imported(process)
 
     def _needed(self, *extras: str) -> set[str]:
         """Return the names of all distributions that pip would install for the wheel with extras."""

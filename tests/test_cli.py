@@ -5,11 +5,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from forked import Interpreter, interpreter
 from hippotune.cli.main import COMMANDS, main
 from hippotune.cli.run import _deadline
 
@@ -83,10 +85,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forking() -> Iterator[None]:
+    """Have commands forked where Hippo has been imported."""
+    with interpreter() as hippo.interpreter:  # type: ignore[attr-defined]
+        yield
+
+
 def hippo(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=300
-    )
+    forked: Interpreter = hippo.interpreter  # type: ignore[attr-defined]
+    return forked.run("-m", "hippotune", *arguments, cwd=folder, env=environment(**more))
 
 
 def figures(output: str) -> dict[str, int]:
@@ -99,7 +107,8 @@ def figures(output: str) -> dict[str, int]:
 
 
 def test_run_trains_the_study_and_prints_the_report(folder: Path) -> None:
-    done = hippo(folder, "run", "falling.py")
+    typed, own = command("run", "falling.py"), environment()
+    done = subprocess.run(typed, cwd=folder, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "study falling: 6 trials, 0 failed" in done.stdout
     assert "best: trial 1 at step 10: height 0.000976562" in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from installed import ROOT, Imported, Installed, installed, run
+from forked import Interpreter, interpreter
+from installed import ROOT, Installed, installed, run
 from postgres import postgresql_server
 from s3 import Server
 
@@ -242,32 +244,40 @@ def imports_torch(extra: str) -> bool:
 @pytest.fixture(scope="module")
 def imported(
     installed: Installed, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[bool, Imported]]:
+) -> Iterator[dict[bool, Interpreter]]:
     """What runs scripts where Hippo has been imported, and where torch with its optimizers has been too."""
     links = installed.with_extras(tmp_path_factory.mktemp("links"), "torch")
+    python = installed.bin / "python"
     with ExitStack() as stack:
         yield {
-            False: stack.enter_context(installed.imported(IMPORTS)),
-            True: stack.enter_context(installed.imported(f"{IMPORTS}import torch._dynamo", **links)),
+            False: stack.enter_context(interpreter(IMPORTS, python)),
+            True: stack.enter_context(
+                interpreter(f"{IMPORTS}import torch._dynamo", python, {**os.environ, **links})
+            ),
         }
 
 
 @pytest.mark.parametrize("extra", STUDIES)
 def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
-    extra: str, installed: Installed, imported: dict[bool, Imported], tmp_path: Path, running_s3: Server
+    extra: str, installed: Installed, imported: dict[bool, Interpreter], tmp_path: Path, running_s3: Server
 ) -> None:
     script = tmp_path / "study.py"
     script.write_text(WALK + STUDIES[extra])
     variables = {**installed.with_extras(tmp_path / "links", extra), "TRACKIO_DIR": str(tmp_path / "trackio")}
-    run_script = imported[imports_torch(extra)].run
+
+    def run_script(*program: str | Path, **more: str) -> None:
+        environment = {**os.environ, **variables, **more}
+        done = imported[imports_torch(extra)].run(*program, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     if extra == "postgres":
         with postgresql_server() as server:
-            run_script(script, server.url % "postgres", **variables)
+            run_script(script, server.url % "postgres")
     elif extra == "storage":
-        run_script(script, running_s3.new_bucket(), **variables, **running_s3.environment)
+        run_script(script, running_s3.new_bucket(), **running_s3.environment)
     else:
         examples = [ROOT / "examples" / f"{name}.py" for name in ("digits", "mnist", "language_model")]
-        run_script(script, *(examples if extra == "examples" else []), **variables)
+        run_script(script, *(examples if extra == "examples" else []))
 
 
 def test_what_is_missing_is_named_with_the_extra_that_brings_it(installed: Installed, tmp_path: Path) -> None:
