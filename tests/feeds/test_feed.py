@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import wandb
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,6 +134,8 @@ def test_event_files_that_were_cut_anywhere_are_made_whole(
 
 @pytest.mark.parametrize("size", [0, 5, 7, 40])
 def test_a_file_of_wandb_that_was_cut_anywhere_holds_what_is_before(size: int, tmp_path: Path) -> None:
+    import wandb  # takes two seconds, in each process that collects tests
+
     store, warnings = filled(), list[str]()
     feed(WandB(folder=tmp_path), store, warnings)
     wandb.teardown()  # its service process writes what it still has, and ends
