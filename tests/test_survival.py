@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 import hippotune as hippo
-from forked import interpreter
+from forked import Interpreter
 from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
 from hippotune.cli.main import main
 from hippotune.errors import CheckpointError, NotExact, StoreError
@@ -73,17 +73,16 @@ def finish(process: subprocess.Popen[str]) -> tuple[Any, str]:
 
 
 @pytest.fixture(scope="module")
-def ran() -> Iterator[Ran]:
+def ran(forking: Interpreter) -> Ran:
     """Run the script to its end where nothing interrupts it; return what it printed, and what it said."""
-    with interpreter() as forking:
 
-        def run(folder: Path, steps: int, script: Path = SCRIPT) -> tuple[Any, str]:
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            done = forking.run(*arguments(folder, steps, script), cwd=Path.cwd(), env=environment)
-            assert done.returncode == 0, done.stderr
-            return json.loads(done.stdout), done.stderr
+    def run(folder: Path, steps: int, script: Path = SCRIPT) -> tuple[Any, str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = forking.run(*arguments(folder, steps, script), cwd=Path.cwd(), env=environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr
 
-        yield run
+    return run
 
 
 class Gate:

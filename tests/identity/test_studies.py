@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forked import interpreter
+from forked import Interpreter
 from hippotune import GridSearch, Local, Study
 from hippotune.cli.main import main
 from hippotune.errors import InvalidInput, StoreError, TrainerError
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_other_arguments_and_variables_give_other_results(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, forking: Interpreter, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*arguments: str, **variables: str) -> tuple[float, int]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
@@ -84,12 +84,11 @@ def test_other_arguments_and_variables_give_other_results(
         at, trained = json.loads(done.stdout)
         return at, trained
 
-    with interpreter() as forking:
-        assert run("--scale", "1") == (1.0, 2)
-        assert run("--scale", "10") == (10.0, 2)
-        assert run("--scale", "10", "--note", "which nothing reads") == (10.0, 0)
-        assert run("--scale", "10", FACTOR="2") == (20.0, 2)
-        assert run("--scale", "1") == (1.0, 0)
+    assert run("--scale", "1") == (1.0, 2)
+    assert run("--scale", "10") == (10.0, 2)
+    assert run("--scale", "10", "--note", "which nothing reads") == (10.0, 0)
+    assert run("--scale", "10", FACTOR="2") == (20.0, 2)
+    assert run("--scale", "1") == (1.0, 0)
     main(["show", "walk"])
     shown = capsys.readouterr().out
     assert "args.scale: 10.0 -> 1.0" in shown

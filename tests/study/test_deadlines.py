@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import hippotune as hippo
+from forked import Interpreter
 from hippotune import (
     ASHA,
     Config,
@@ -360,14 +361,14 @@ print(report.ended_by, report.work.steps_found > 0, report.best.load().evaluate(
 """
 
 
-def test_a_study_with_a_deadline_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_study_with_a_deadline_that_was_killed_goes_on(tmp_path: Path, forking: Interpreter) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    command = [sys.executable, str(script), str(tmp_path / "home"), str(tmp_path / "mark")]
+    command = (script, tmp_path / "home", tmp_path / "mark")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    killed = forking.run(*command, cwd=tmp_path, env=environment)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    again = forking.run(*command, cwd=tmp_path, env=environment)
     assert again.stdout.split() == ["None", "True", "True"], again.stderr
 
 
