@@ -1,4 +1,4 @@
-"""What is around a worker: the same for all, so that all compute the same, and a share of the machine for each."""
+"""What is around a worker: the same for all, so that all compute the same, and a share of the machine."""
 
 from __future__ import annotations
 
