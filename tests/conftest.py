@@ -14,6 +14,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 import order
+from forked import Interpreter, interpreter
 from hippotune.executors.local import fork_server
 from s3 import Server, s3_server
 
@@ -75,6 +76,13 @@ def pytest_collection_finish() -> None:
 def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have studies prove nothing: for tests about other things, whose trainers take long to load."""
     monkeypatch.setattr("hippotune.study.opening.ProofPolicy", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Interpreter]:
+    """An interpreter that has imported Hippo, and forks programs."""
+    with interpreter() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -7,13 +7,14 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+
+from waiting import until
 
 _PATIENCE = 120.0
 _buckets = itertools.count()
@@ -52,21 +53,19 @@ def s3_server() -> Iterator[Server]:
     start = partial(subprocess.Popen, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     process = start(command, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
     try:
-        _wait_for(f"http://127.0.0.1:{port}", process)
+        until(lambda: process.poll() is not None or _is_up(f"http://127.0.0.1:{port}"))
+        assert process.poll() is None, "the S3 server does not come up"
         yield Server(f"http://127.0.0.1:{port}")
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_for(endpoint: str, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            urllib.request.urlopen(endpoint, timeout=_PATIENCE).close()
-            return
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError("the S3 server does not come up")
+def _is_up(endpoint: str) -> bool:
+    try:
+        urllib.request.urlopen(endpoint, timeout=_PATIENCE).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True

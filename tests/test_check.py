@@ -7,7 +7,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 import hippotune as hippo
+from forked import Interpreter
 from hippotune.errors import InvalidInput, NotExact, TrainerError, TrialFailed
 from hippotune.testing import check_exact
 
@@ -266,35 +266,29 @@ tuner = hippo.GridSearch({"by": [1, 2]}, "count", "max", max_steps=10)
 """
 
 
-def hippo_check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def hippo_check(forking: Interpreter, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "counter.py").write_text(SCRIPT)
     path = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-m", "hippotune", "check", "counter.py", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment = {**os.environ, "PYTHONPATH": path}
+    return forking.run("-m", "hippotune", "check", "counter.py", *arguments, cwd=folder, env=environment)
 
 
-def test_the_command_says_that_a_trial_is_exact(tmp_path: Path) -> None:
-    done = hippo_check(tmp_path, "--steps", "3", "--quick")
+def test_the_command_says_that_a_trial_is_exact(tmp_path: Path, forking: Interpreter) -> None:
+    done = hippo_check(forking, tmp_path, "--steps", "3", "--quick")
     assert done.returncode == 0, done.stderr
     assert "study counter in counter.py, trial 0: Config({'by': 1})" in done.stdout
     assert "Counter is exact over 3 steps" in done.stdout
     assert [entry.name for entry in tmp_path.iterdir()] == ["counter.py"]
 
 
-def test_the_command_names_what_is_not_exact_in_another_trial(tmp_path: Path) -> None:
-    done = hippo_check(tmp_path, "--steps", "2", "--trial", "1")
+def test_the_command_names_what_is_not_exact_in_another_trial(tmp_path: Path, forking: Interpreter) -> None:
+    done = hippo_check(forking, tmp_path, "--steps", "2", "--trial", "1")
     assert done.returncode == 1
     assert "hippo: Counter is not exact: the second trial in a process" in done.stderr
     assert "self.count is 3.0 in the first, and 5.0 in the second" in done.stderr
 
 
-def test_the_command_refuses_a_trial_that_there_is_not(tmp_path: Path) -> None:
-    done = hippo_check(tmp_path, "--trial", "2")
+def test_the_command_refuses_a_trial_that_there_is_not(tmp_path: Path, forking: Interpreter) -> None:
+    done = hippo_check(forking, tmp_path, "--trial", "2")
     assert done.returncode == 2
     assert "--trial is 2; the tuner in counter.py has 2 trials, numbered from 0" in done.stderr

@@ -5,11 +5,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from forked import Interpreter
 from hippotune.cli.main import COMMANDS, main
 from hippotune.cli.run import _deadline
 
@@ -83,10 +85,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hippo(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=300
-    )
+Hippo = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def hippo(forking: Interpreter) -> Hippo:
+    """Run a command in a folder, forked where Hippo has been imported."""
+
+    def run(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return forking.run("-m", "hippotune", *arguments, cwd=folder, env=environment(**more))
+
+    return run
 
 
 def figures(output: str) -> dict[str, int]:
@@ -98,8 +107,9 @@ def figures(output: str) -> dict[str, int]:
 # hippo run
 
 
-def test_run_trains_the_study_and_prints_the_report(folder: Path) -> None:
-    done = hippo(folder, "run", "falling.py")
+def test_run_trains_the_study_and_prints_the_report(folder: Path, hippo: Hippo) -> None:
+    typed, own = command("run", "falling.py"), environment()
+    done = subprocess.run(typed, cwd=folder, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "study falling: 6 trials, 0 failed" in done.stdout
     assert "best: trial 1 at step 10: height 0.000976562" in done.stdout
@@ -116,7 +126,9 @@ def test_run_trains_the_study_and_prints_the_report(folder: Path) -> None:
     assert again.stderr == ""
 
 
-def test_a_file_that_reads_the_command_line_does_not_see_what_is_for_hippo(folder: Path) -> None:
+def test_a_file_that_reads_the_command_line_does_not_see_what_is_for_hippo(
+    folder: Path, hippo: Hippo
+) -> None:
     parsing = "import argparse, sys\nargparse.ArgumentParser().parse_args()\nprint('given', sys.argv[1:])\n"
     (folder / "parsing.py").write_text(parsing + (folder / "falling.py").read_text())
     done = hippo(folder, "plan", "parsing.py", "--workers", "1,2")
@@ -124,7 +136,7 @@ def test_a_file_that_reads_the_command_line_does_not_see_what_is_for_hippo(folde
     assert "given []" in done.stdout
 
 
-def test_what_follows_two_dashes_is_the_files_own(folder: Path) -> None:
+def test_what_follows_two_dashes_is_the_files_own(folder: Path, hippo: Hippo) -> None:
     parsing = (
         "import argparse\n"
         "parser = argparse.ArgumentParser()\n"
@@ -146,7 +158,7 @@ def test_what_follows_two_dashes_is_the_files_own(folder: Path) -> None:
     assert "only commands that take a FILE" in refused.stderr
 
 
-def test_a_module_of_a_package_runs_with_relative_imports(folder: Path) -> None:
+def test_a_module_of_a_package_runs_with_relative_imports(folder: Path, hippo: Hippo) -> None:
     package = folder / "balls"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -191,7 +203,7 @@ workers = 1
 """
 
 
-def test_a_study_can_be_described_in_toml(folder: Path) -> None:
+def test_a_study_can_be_described_in_toml(folder: Path, hippo: Hippo) -> None:
     (folder / "balls.py").write_text(STUDY[: STUDY.index("decays =")])
     (folder / "falling.toml").write_text(DESCRIBED)
     done = hippo(folder, "run", "falling.toml", "--no-progress")
@@ -229,7 +241,7 @@ def test_what_is_wrong_in_a_description_is_named(
     assert message in capfd.readouterr().err
 
 
-def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
+def test_run_takes_a_deadline_and_a_budget(folder: Path, hippo: Hippo) -> None:
     done = hippo(folder, "run", "falling.py", "--deadline", "1e-6", "--no-progress")
     assert done.returncode == 0, done.stderr
     assert "ended by the deadline: " in done.stdout
@@ -249,7 +261,9 @@ def test_run_takes_a_deadline_and_a_budget(folder: Path) -> None:
         (("--budget", "-1"), "budget is -1.0; expected worker-hours above 0"),
     ],
 )
-def test_limits_that_cannot_be_met_are_named(folder: Path, given: tuple[str, str], message: str) -> None:
+def test_limits_that_cannot_be_met_are_named(
+    folder: Path, given: tuple[str, str], message: str, hippo: Hippo
+) -> None:
     done = hippo(folder, "run", "falling.py", *given)
     assert done.returncode == 2
     assert message in done.stderr
@@ -268,7 +282,7 @@ def test_a_time_of_day_is_the_next_one() -> None:
     assert _deadline("90") == 90.0
 
 
-def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path) -> None:
+def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path, hippo: Hippo) -> None:
     for name in ("here", "go"):
         os.mkfifo(folder / name)
     process = subprocess.Popen(
@@ -297,7 +311,7 @@ def test_ctrl_c_keeps_everything_and_the_same_command_goes_on(folder: Path) -> N
     assert "best: trial 1 at step 10: height 0.000976562" in done.stdout
 
 
-def test_what_lies_beside_the_file_can_be_imported(folder: Path) -> None:
+def test_what_lies_beside_the_file_can_be_imported(folder: Path, hippo: Hippo) -> None:
     (folder / "names.py").write_text("NAME = 'beside'")
     text = STUDY.replace(
         "import hippotune as hippo\n", "import hippotune as hippo\nfrom names import NAME\n"
@@ -313,7 +327,7 @@ def with_in_train(line: str) -> str:
     return STUDY.replace("def train(self):", f"def train(self):\n        {line}")
 
 
-def test_a_failing_trial_is_explained_and_others_go_on(folder: Path) -> None:
+def test_a_failing_trial_is_explained_and_others_go_on(folder: Path, hippo: Hippo) -> None:
     (folder / "falling.py").write_text(with_in_train("1 / (self.hp['scale'] - 0.5)"))
     done = hippo(folder, "run", "falling.py", "--no-progress")
     assert done.returncode == 0, done.stderr
@@ -323,14 +337,14 @@ def test_a_failing_trial_is_explained_and_others_go_on(folder: Path) -> None:
     assert "hippo/executors" not in done.stderr
 
 
-def test_where_every_trial_fails_the_command_fails_too(folder: Path) -> None:
+def test_where_every_trial_fails_the_command_fails_too(folder: Path, hippo: Hippo) -> None:
     (folder / "falling.py").write_text(with_in_train("1 / 0"))
     done = hippo(folder, "run", "falling.py", "--no-progress")
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_a_trainer_that_cannot_work_at_all_is_explained(folder: Path) -> None:
+def test_a_trainer_that_cannot_work_at_all_is_explained(folder: Path, hippo: Hippo) -> None:
     (folder / "falling.py").write_text(STUDY.replace("def build(self):", "def build(self):\n        1 / 0"))
     done = hippo(folder, "run", "falling.py", "--no-progress")
     assert done.returncode == 2
@@ -341,7 +355,7 @@ def test_a_trainer_that_cannot_work_at_all_is_explained(folder: Path) -> None:
 # hippo plan
 
 
-def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None:
+def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path, hippo: Hippo) -> None:
     done = hippo(folder, "plan", "falling.py")
     assert done.returncode == 0, done.stderr
     assert figures(done.stdout) == {
@@ -366,7 +380,7 @@ def test_plan_says_what_would_be_shared_and_trains_nothing(folder: Path) -> None
     assert sorted(path.name for path in folder.iterdir()) == ["falling.py"], "no home is made"
 
 
-def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path) -> None:
+def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path, hippo: Hippo) -> None:
     lines = hippo(folder, "plan", "falling.py", "--no-tree").stdout.splitlines()
     assert lines[-3:] == ["merge rate if all trials had the same:", "  scale  3.75", "  lr     3.00"]
     assert lines[-8:-4] == [
@@ -377,7 +391,7 @@ def test_plan_says_which_hyper_parameter_costs_most_sharing(folder: Path) -> Non
     ]
 
 
-def test_plan_advises_schedules_that_share_more(folder: Path) -> None:
+def test_plan_advises_schedules_that_share_more(folder: Path, hippo: Hippo) -> None:
     ladder = """
 horizons = [100, 200, 400]
 asks = [({"lr": hippo.Warmup(10, hippo.Cosine(0.5, steps - 10)), "scale": 1}, steps) for steps in horizons]
@@ -394,7 +408,7 @@ tuner = hippo.TrialList(asks, "height", "min")
     )
 
 
-def test_plan_leaves_out_what_is_done(folder: Path) -> None:
+def test_plan_leaves_out_what_is_done(folder: Path, hippo: Hippo) -> None:
     assert hippo(folder, "run", "falling.py", "--no-progress").returncode == 0
     done = hippo(folder, "plan", "falling.py", "--workers", "1").stdout
     assert figures(done)["steps left"] == 0
@@ -406,14 +420,14 @@ def test_plan_leaves_out_what_is_done(folder: Path) -> None:
     assert re.search(r"about \S.* on 1 worker, at \S+ s a step", further)
 
 
-def test_plan_of_a_study_that_does_not_share_has_a_merge_rate_of_one(folder: Path) -> None:
+def test_plan_of_a_study_that_does_not_share_has_a_merge_rate_of_one(folder: Path, hippo: Hippo) -> None:
     (folder / "falling.py").write_text(STUDY.replace("Falling, executor", "Falling, share=False, executor"))
     done = hippo(folder, "plan", "falling.py", "--no-tree")
     assert figures(done.stdout)["unique steps"] == 60
     assert "merge rate 1.00: the study does not share" in done.stdout
 
 
-def test_plan_refuses_a_tuner_without_a_space(folder: Path) -> None:
+def test_plan_refuses_a_tuner_without_a_space(folder: Path, hippo: Hippo) -> None:
     (folder / "falling.py").write_text(
         STUDY
         + """

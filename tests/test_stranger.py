@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import httpx
 import hippotune as hippo
 from docs.pages import blocks_of
 from installed import Installed, installed, run
+from waiting import until
 
 __all__ = ["installed"]
 
@@ -30,7 +30,7 @@ for number, name in enumerate(sys.argv[1:]):
     print("--\\n" if number else "", end="")
     runpy.run_path(f"{name}.py", run_name="__main__")
 """
-_MOST_SECONDS = 240.0
+CHECKPOINTS = ".hippo/checkpoints/*/*/node-*"
 
 
 def test_from_the_wheel_to_a_model(installed: Installed, tmp_path: Path) -> None:
@@ -84,11 +84,8 @@ def kill_in_the_middle(program: Path, folder: Path, variables: dict[str, str]) -
             page = httpx.get(url, follow_redirects=True)
             assert page.status_code == 200
             assert "<script" in page.text
-            until = time.monotonic() + _MOST_SECONDS
-            while len(list(folder.glob(".hippo/checkpoints/*/*/node-*"))) < 3:
-                assert running.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            until(lambda: running.poll() is not None or len(list(folder.glob(CHECKPOINTS))) >= 3)
+            assert running.poll() is None
         finally:
             running.send_signal(signal.SIGKILL)
     assert running.returncode == -signal.SIGKILL

@@ -23,6 +23,7 @@ import psutil
 import pytest
 
 import hippotune as hippo
+from forked import Interpreter
 from hippotune import Config, GridSearch, Local, MultiStep, Study, SuccessiveHalving
 from hippotune.cli.main import main
 from hippotune.errors import CheckpointError, NotExact, StoreError
@@ -40,7 +41,14 @@ PATIENCE = 300  # seconds: nothing takes so long unless it is stuck
 WIDER = {"lr": [*SPACE["lr"], MultiStep(0.5, [4], 0.2), 0.25], "scale": [2, 3]}
 
 
+Ran = Callable[..., tuple[Any, str]]
+
+
 # The script, in a process of its own.
+
+
+def arguments(folder: Path, steps: int, script: Path) -> list[str]:
+    return [str(script), str(folder / "home"), str(folder / "log"), str(steps)]
 
 
 def start(folder: Path, steps: int, script: Path = SCRIPT, gate: Path | None = None) -> subprocess.Popen[str]:
@@ -49,7 +57,7 @@ def start(folder: Path, steps: int, script: Path = SCRIPT, gate: Path | None = N
     if gate is not None:
         environment["HIPPO_GATE"] = str(gate)
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder / "home"), str(folder / "log"), str(steps)],
+        [sys.executable, *arguments(folder, steps, script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,6 +70,19 @@ def finish(process: subprocess.Popen[str]) -> tuple[Any, str]:
     printed, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
     return json.loads(printed), said
+
+
+@pytest.fixture(scope="module")
+def ran(forking: Interpreter) -> Ran:
+    """Run the script to its end where nothing interrupts it; return what it printed, and what it said."""
+
+    def run(folder: Path, steps: int, script: Path = SCRIPT) -> tuple[Any, str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = forking.run(*arguments(folder, steps, script), cwd=Path.cwd(), env=environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr
+
+    return run
 
 
 class Gate:
@@ -95,9 +116,9 @@ class Gate:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, ran: Ran) -> Any:
     """What the script prints where nothing goes wrong."""
-    return finish(start(tmp_path_factory.mktemp("undisturbed"), 10))[0]
+    return ran(tmp_path_factory.mktemp("undisturbed"), 10)[0]
 
 
 # The steps of a plan that are repeated as proofs: three in its rehearsal, two more where no lease could be
@@ -140,11 +161,11 @@ def test_calls_that_fail_anywhere_are_survived_with_a_message_and_run_again_all_
 
 
 def test_killed_in_a_long_stage_a_study_goes_on_from_where_that_was_saved_on_its_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Ran
 ) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
-    expected, _ = finish(start(undisturbed, 60))
+    expected, _ = ran(undisturbed, 60)
     monkeypatch.setenv("HIPPO_EVERY", "0.001")
     gate = Gate(tmp_path / "gate")
     process = start(tmp_path, 60, gate=gate.folder)
@@ -157,7 +178,7 @@ def test_killed_in_a_long_stage_a_study_goes_on_from_where_that_was_saved_on_its
     plan = stored_plan(tmp_path)
     saved = max(plan.interim, key=lambda position: position.step)
     config = plan[saved.node].config
-    found, _ = finish(start(tmp_path, 60))
+    found, _ = ran(tmp_path, 60)
     assert found == expected
     values = [[config["lr"].value(step), config["scale"].value(step)] for step in range(saved.step)]
     before = {json.dumps(values[:steps]) for steps in range(1, saved.step + 1)}
@@ -174,7 +195,7 @@ def stored_plan(folder: Path) -> Plan:
 
 
 def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_trained(
-    tmp_path: Path, undisturbed: Any
+    tmp_path: Path, undisturbed: Any, ran: Ran
 ) -> None:
     gate = Gate(tmp_path / "gate")
     process = start(tmp_path, 10, gate=gate.folder)
@@ -195,7 +216,7 @@ def test_ctrl_c_stops_at_the_end_of_a_step_and_run_again_only_the_rest_is_traine
             fact.outcome for _, fact in catalog.view(plan.key).facts() if isinstance(fact, StudyEnded)
         ]
     assert outcomes == ["interrupted"]
-    printed, said = finish(start(tmp_path, 10))
+    printed, said = ran(tmp_path, 10)
     assert printed == undisturbed
     # Steps may end before the word to stop arrives: then a branch on the way has its checkpoint too.
     assert re.search(r"found in the plan: 0 results, \d checkpoints?\n", said)
@@ -211,7 +232,7 @@ def facts_in(home: Path) -> list[Fact]:
 
 
 def test_a_backup_that_is_made_while_a_step_is_trained_holds_all_until_then_and_is_gone_on_from(
-    tmp_path: Path, undisturbed: Any
+    tmp_path: Path, undisturbed: Any, ran: Ran
 ) -> None:
     gate = Gate(tmp_path / "gate")
     process = start(tmp_path, 10, gate=gate.folder)
@@ -230,7 +251,7 @@ def test_a_backup_that_is_made_while_a_step_is_trained_holds_all_until_then_and_
     for file in home.glob("plans.sqlite*"):
         file.unlink()
     backup.rename(home / "plans.sqlite")
-    printed, said = finish(start(tmp_path, 10))
+    printed, said = ran(tmp_path, 10)
     assert printed == undisturbed
     assert "the database is older than the checkpoints" in said
 
@@ -288,7 +309,7 @@ def test_ctrl_c_twice_ends_the_process_whatever_blocks(moment: str, tmp_path: Pa
 
 
 def test_a_home_in_use_is_refused_by_naming_the_holder_and_free_when_that_is_killed(
-    tmp_path: Path, undisturbed: Any
+    tmp_path: Path, undisturbed: Any, ran: Ran
 ) -> None:
     gate = Gate(tmp_path / "gate")
     holder = start(tmp_path, 10, gate=gate.folder)
@@ -301,7 +322,7 @@ def test_a_home_in_use_is_refused_by_naming_the_holder_and_free_when_that_is_kil
     assert SCRIPT.name in refusal
     holder.kill()
     holder.communicate()
-    assert finish(start(tmp_path, 10))[0] == undisturbed
+    assert ran(tmp_path, 10)[0] == undisturbed
 
 
 def edited(folder: Path, old: str, new: str) -> Path:
@@ -313,20 +334,20 @@ def edited(folder: Path, old: str, new: str) -> Path:
     return script
 
 
-def test_edited_training_code_begins_a_new_plan_and_says_so(tmp_path: Path) -> None:
-    before, _ = finish(start(tmp_path, 4))
-    after, said = finish(start(tmp_path, 4, edited(tmp_path, "0.01 * noise", "0.02 * noise")))
+def test_edited_training_code_begins_a_new_plan_and_says_so(tmp_path: Path, ran: Ran) -> None:
+    before, _ = ran(tmp_path, 4)
+    after, said = ran(tmp_path, 4, edited(tmp_path, "0.01 * noise", "0.02 * noise"))
     assert "changed (Survivor.train: source changed) since study 'survivor' last ran: a new plan" in said
     assert after != before
     steps = trained(tmp_path)
     assert 0 <= len(steps) - 2 * unique((SPACE, 4)) <= 2 * PROOFS
-    assert finish(start(tmp_path, 4))[0] == before
+    assert ran(tmp_path, 4)[0] == before
     assert trained(tmp_path) == steps
 
 
-def test_an_edited_search_space_goes_on_with_the_same_plan(tmp_path: Path) -> None:
-    finish(start(tmp_path, 4, edited(tmp_path, '"scale": [1, 2]', '"scale": [1]')))
-    _, said = finish(start(tmp_path, 4))
+def test_an_edited_search_space_goes_on_with_the_same_plan(tmp_path: Path, ran: Ran) -> None:
+    ran(tmp_path, 4, edited(tmp_path, '"scale": [1, 2]', '"scale": [1]'))
+    _, said = ran(tmp_path, 4)
     assert "a new plan begins" not in said
     assert "found in the plan" in said
     assert trained_once(tmp_path) == unique((SPACE, 4))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from forked import Interpreter, interpreter
 from installed import ROOT, Installed, installed, run
 from postgres import postgresql_server
 from s3 import Server
@@ -20,6 +24,9 @@ from pathlib import Path
 import hippotune as hippo
 import hippotune.study.opening
 from hippotune import MultiStep
+from hippotune.engine.verdicts import judge
+from hippotune.executors.base import Job
+from hippotune.testing.runs import Task, run_reference, run_warm
 
 hippotune.study.opening.ProofPolicy = lambda *_: None  # the study of the wheel by itself is proved
 
@@ -42,13 +49,27 @@ def tuned(trainer=Walk, executor=None, tuner=tuner, sinks=(), **options):
         report = study.tune(tuner, progress=False, sinks=sinks)
     assert not report.failed and report.work.steps_unique == 6, report
     return report
+
+def trained(trainer, name="lr"):
+    # What a worker does, in this process: it trains, saves every step, and goes on from each checkpoint.
+    job = Job(trainer, {}, seed=0)
+    Path("checkpoints").mkdir()
+    task = Task(hippo.Config({name: MultiStep(0.1, [2], 0.5)}), 4, Path("checkpoints"))
+    runs = [run_reference(job, task)[0], *run_warm(job, task)]
+    assert judge("the trainer", runs).outcome == "exact"
+"""
+IMPORTS = """
+import hippotune as hippo
+from hippotune.engine.verdicts import judge
+from hippotune.executors.base import Job
+from hippotune.testing.runs import Task, run_reference, run_warm
+hippo.Study, hippo.Local, hippo.Simulated, hippo.GridSearch
 """
 DATA = """
 import numpy as np
 draws = np.random.RandomState(0)
 x = draws.normal(size=(40, 3))
 y = (x.sum(1) > 0).astype(int)
-space = {"learning_rate": [0.1, MultiStep(0.1, [2], 0.5)]}
 """
 NET = """
 import torch
@@ -106,7 +127,7 @@ class Net(hippo.adapters.SklearnTrainer):
     def evaluate(self):
         return {"loss": float(self.estimator.coef_.sum()) if self.fitted else 0.0}
 
-tuned(Net, hippo.Local(workers=1), hippo.GridSearch({"eta0": space["learning_rate"]}, "loss", "min", 4))
+trained(Net, "eta0")
 """,
     "xgboost": DATA
     + """
@@ -118,7 +139,7 @@ class Trees(hippo.adapters.XGBoostTrainer):
     def evaluate(self):
         return {"loss": float(self.booster.predict(self.data).sum())}
 
-tuned(Trees, hippo.Local(workers=1), hippo.GridSearch(space, "loss", "min", 4))
+trained(Trees, "learning_rate")
 """,
     "lightgbm": DATA
     + """
@@ -130,7 +151,7 @@ class Trees(hippo.adapters.LightGBMTrainer):
     def evaluate(self):
         return {"loss": float(self.booster.predict(x).sum())}
 
-tuned(Trees, hippo.Local(workers=1), hippo.GridSearch(space, "loss", "min", 4))
+trained(Trees, "learning_rate")
 """,
     "transformers": NET
     + """
@@ -149,7 +170,7 @@ class Tiny(hippo.adapters.TransformersTrainer):
     def evaluate(self):
         return {"loss": self.metrics()["eval_loss"]}
 
-tuned(Tiny, hippo.Local(workers=1))
+trained(Tiny)
 """,
     "lightning": NET
     + """
@@ -174,7 +195,7 @@ class Lit(hippo.adapters.LightningTrainer):
     def make_trainer(self):
         return self.lightning_trainer()
 
-tuned(Lit, hippo.Local(workers=1))
+trained(Lit)
 """,
     "tensorboard": "tuned(sinks=[hippo.sinks.TensorBoard('runs')])\nassert list(Path('runs').rglob('*.tf*'))",
     "mlflow": "tuned(sinks=[hippo.sinks.MLflow('sqlite:///mlflow.db')])\nassert Path('mlflow.db').exists()",
@@ -216,21 +237,47 @@ def test_there_is_a_study_for_every_extra() -> None:
     assert set(STUDIES) == set(extras) - {"dev", "docs", "test"}
 
 
+def imports_torch(extra: str) -> bool:
+    return "torch" in STUDIES[extra] or extra == "examples"
+
+
+@pytest.fixture(scope="module")
+def imported(
+    installed: Installed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[bool, Interpreter]]:
+    """What runs scripts where Hippo has been imported, and where torch with its optimizers has been too."""
+    links = installed.with_extras(tmp_path_factory.mktemp("links"), "torch")
+    python = installed.bin / "python"
+    with ExitStack() as stack:
+        yield {
+            False: stack.enter_context(interpreter(IMPORTS, python)),
+            True: stack.enter_context(
+                interpreter(f"{IMPORTS}import torch._dynamo", python, {**os.environ, **links})
+            ),
+        }
+
+
 @pytest.mark.parametrize("extra", STUDIES)
-def test_a_study_runs_with_what_the_extra_brings(
-    extra: str, installed: Installed, tmp_path: Path, running_s3: Server
+def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
+    extra: str, installed: Installed, imported: dict[bool, Interpreter], tmp_path: Path, running_s3: Server
 ) -> None:
-    (tmp_path / "study.py").write_text(WALK + STUDIES[extra])
+    script = tmp_path / "study.py"
+    script.write_text(WALK + STUDIES[extra])
     variables = {**installed.with_extras(tmp_path / "links", extra), "TRACKIO_DIR": str(tmp_path / "trackio")}
-    command = (installed.bin / "python", "study.py")
+
+    def run_script(*program: str | Path, **more: str) -> None:
+        environment = {**os.environ, **variables, **more}
+        done = imported[imports_torch(extra)].run(*program, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     if extra == "postgres":
         with postgresql_server() as server:
-            run(*command, server.url % "postgres", cwd=tmp_path, **variables)
+            run_script(script, server.url % "postgres")
     elif extra == "storage":
-        run(*command, running_s3.new_bucket(), cwd=tmp_path, **variables, **running_s3.environment)
+        run_script(script, running_s3.new_bucket(), **running_s3.environment)
     else:
         examples = [ROOT / "examples" / f"{name}.py" for name in ("digits", "mnist", "language_model")]
-        run(*command, *(examples if extra == "examples" else []), cwd=tmp_path, **variables)
+        run_script(script, *(examples if extra == "examples" else []))
 
 
 def test_what_is_missing_is_named_with_the_extra_that_brings_it(installed: Installed, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import Interpreter
+
 ROOT = Path(__file__).parents[2]
 GIVEN = Path(__file__).parent / "given"
 PAGES = {
@@ -58,9 +60,13 @@ def script_of(page: str) -> str:
     return script + after
 
 
-def run_page(page: str, folder: Path) -> None:
-    """Run a page as a script in a process of its own."""
+def run_page(page: str, folder: Path, forking: Interpreter | None = None) -> None:
+    """Run a page as a script in a process of its own; where there is an interpreter, in a fork of that."""
     file = folder / f"{page.lower().replace('-', '_')}_page.py"
     file.write_text(script_of(page))
-    done = subprocess.run([sys.executable, file], cwd=folder, capture_output=True, text=True, check=False)
+    if forking is None:
+        command = [sys.executable, file]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    else:
+        done = forking.run(file, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr

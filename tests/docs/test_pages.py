@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from docs.pages import GIVEN, PAGES, ROOT, python, run_page
+from docs.pages import GIVEN, PAGES, ROOT, python, run_page, script_of
+from forked import TORCH, Interpreter, interpreter
 
 ELSEWHERE = {
     "adapters": "tests/adapters/test_page.py",
@@ -21,9 +23,16 @@ ELSEWHERE = {
 SCRIPTS = [page for page in PAGES if python(page) and page not in ELSEWHERE]
 
 
+@pytest.fixture(scope="module")
+def forking() -> Iterator[dict[bool, Interpreter]]:
+    """What has imported Hippo, and what has imported torch too."""
+    with interpreter() as plain, interpreter(TORCH) as torch:
+        yield {False: plain, True: torch}
+
+
 @pytest.mark.parametrize("page", SCRIPTS)
-def test_the_page_runs_as_a_script(page: str, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
+def test_the_page_runs_as_a_script(page: str, tmp_path: Path, forking: dict[bool, Interpreter]) -> None:
+    run_page(page, tmp_path, None if page == "README" else forking["torch" in script_of(page)])
 
 
 def test_pages_that_are_tested_elsewhere_are() -> None:

@@ -28,20 +28,12 @@ from hippotune.protocol.events import (
     Progressed,
 )
 from hippotune.sequences.config import Config
+from waiting import SECONDS
 
-SECONDS = 300.0  # nothing takes so long unless it is broken
 NEVER = 10**9
 CONFIG: dict[str, Any] = {"rate": 0.1, "fault": "none", "hold": NEVER}
 
 E = TypeVar("E")
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"it took more than {SECONDS} s"
-        time.sleep(0.005)
 
 
 class Gate:

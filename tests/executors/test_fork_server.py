@@ -11,13 +11,14 @@ import psutil
 import pytest
 
 from executors.noisy import Noisy
-from executors.rig import SECONDS, Rig, until
+from executors.rig import Rig
 from executors.smooth import Smooth
 from hippotune import Local
 from hippotune.executors.local import fork_server
 from hippotune.executors.local.ahead import expect_workers_of
 from hippotune.executors.local.fork_server import ForkServer, Order, used_by
 from hippotune.protocol.events import LeaseFinished, MetricsReported, WorkerJoined, WorkerLost
+from waiting import SECONDS, until
 
 
 def parents_of(rig: Rig, workers: int) -> list[psutil.Process]:

@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-from executors.rig import SECONDS, Rig, until
+from executors.rig import Rig
 from hippotune import Local, Trainer
 from hippotune.executors.kept import KeptProcess
 from hippotune.protocol.events import MetricsReported, WorkerJoined, WorkerLost
 from hippotune.scratch import Scratch
+from waiting import SECONDS, until
 
 SCRIPT = """
     import sys

@@ -20,7 +20,7 @@ import pytest
 
 from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
-from executors.rig import NEVER, SECONDS, Rig, until
+from executors.rig import NEVER, Rig
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.executors import environment
 from hippotune.executors.base import Job
@@ -34,6 +34,7 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from processes import below
+from waiting import SECONDS, until
 
 MakeRig = Callable[..., Rig]
 
@@ -90,12 +91,12 @@ class Placed(Noisy):
     """Says where it runs."""
 
     def evaluate(self) -> dict[str, float]:
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return {
             "cores": len(psutil.Process().cpu_affinity() or []),
             "first core": min(psutil.Process().cpu_affinity() or [0]),
             "threads": int(os.environ["OMP_NUM_THREADS"]),
-            "gpu": int(os.environ.get("CUDA_VISIBLE_DEVICES", -1)),
-            "pid": os.getpid(),
+            "gpu": int(gpu) if gpu.isdigit() else -1,  # whoever runs the tests may have hidden all of them
         }
 
 

@@ -13,12 +13,13 @@ import psutil
 import pytest
 
 from executors.conformance import TrainingConformance
-from executors.rig import Rig, until
+from executors.rig import Rig
 from hippotune import Config, GridSearch, InvalidInput, Local, MultiStep, Pool, Study
 from hippotune.executors.base import Executor
 from hippotune.protocol.events import MetricsReported, OthersWait, WorkerJoined, WorkerLost
 from processes import below
 from study.walkers import Walker
+from waiting import until
 
 SPACE: dict[str, list[Any]] = {
     "lr": [0.1, MultiStep(0.1, [4], 0.1), MultiStep(0.1, [8], 0.1), 0.2],

@@ -9,7 +9,6 @@ import queue
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ import pytest
 from executors.conformance import TrainingConformance
 from executors.noisy import Noisy
 from executors.ray_nodes import Nodes, is_on
-from executors.rig import CONFIG, SECONDS, Rig
+from executors.rig import CONFIG, Rig
 from hippotune import Ray, Study, TrainerError
 from hippotune.errors import HippoError, InvalidInput, MissingExtra
 from hippotune.executors.base import Job
@@ -36,6 +35,7 @@ from hippotune.protocol.events import (
     WorkerJoined,
     WorkerLost,
 )
+from waiting import SECONDS, until
 
 MakeRig = Callable[..., Rig]
 
@@ -94,14 +94,6 @@ def processes_of(rig: Rig, worker: int = 0) -> list[psutil.Process]:
     [pid] = [event.metrics["pid"] for event in story if isinstance(event, MetricsReported)]
     process = psutil.Process(int(pid))
     return [process, *process.parents()[:2]]
-
-
-def until(is_so: Callable[[], Any]) -> None:
-    """Wait for something to become so."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 # How workers end.

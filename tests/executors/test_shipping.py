@@ -18,11 +18,12 @@ import psutil
 import pytest
 
 from executors.noisy import Noisy
-from executors.rig import SECONDS, Rig
+from executors.rig import Rig
 from hippotune.errors import TrainerError
 from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import LeaseFailed, WorkerJoined
 from processes import below
+from waiting import SECONDS
 
 # A trainer that pickles a class of its own module in its checkpoints, as whole models often are.
 MODULE = """

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few_examples
 from executors.conformance import LeaseConformance
 from executors.rig import Rig
 from executors.virtual import Asks, Outcome, tune
@@ -232,7 +233,7 @@ TUNERS: list[Tuner] = [
 ]
 
 
-@settings(max_examples=25)
+@few_examples
 @given(executor=executors(), tuner=st.sampled_from(TUNERS), share=st.booleans(), every=intervals)
 def test_the_same_study_gives_the_same_events(
     executor: Simulated, tuner: Tuner, share: bool, every: float | None
@@ -241,7 +242,7 @@ def test_the_same_study_gives_the_same_events(
     assert first.heard == second.heard
 
 
-@settings(max_examples=25)
+@few_examples
 @given(executor=executors(), tuner=st.sampled_from(TUNERS[:2]), every=intervals)
 def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner, every: float | None) -> None:
     def results(share: bool) -> dict[tuple[int, int], Mapping[str, float] | None]:
@@ -253,7 +254,7 @@ def test_sharing_changes_no_result(executor: Simulated, tuner: Tuner, every: flo
     assert results(True) == results(False)
 
 
-@settings(max_examples=25)
+@few_examples
 @given(workers=st.integers(1, 9), step=st.integers(1, 12))
 def test_a_grid_takes_no_less_than_its_longest_chain_and_its_share_of_the_work(
     workers: int, step: int

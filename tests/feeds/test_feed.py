@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import wandb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hippotune as hippo
+from examples import few_examples
 from feeds import programs
 from feeds.facts import example, expected, shown
 from hippotune import GridSearch, InvalidInput, Local, MultiStep, Study
@@ -112,7 +112,7 @@ def test_a_sink_that_blocks_is_left_alone_with_a_warning() -> None:
     assert "Blocked has not moved" in warnings[0]
 
 
-@settings(max_examples=15, deadline=None)
+@few_examples
 @given(cut=st.integers(0, 5000))
 def test_event_files_that_were_cut_anywhere_are_made_whole(
     cut: int, tmp_path_factory: pytest.TempPathFactory
@@ -134,6 +134,8 @@ def test_event_files_that_were_cut_anywhere_are_made_whole(
 
 @pytest.mark.parametrize("size", [0, 5, 7, 40])
 def test_a_file_of_wandb_that_was_cut_anywhere_holds_what_is_before(size: int, tmp_path: Path) -> None:
+    import wandb  # takes two seconds, in each process that collects tests
+
     store, warnings = filled(), list[str]()
     feed(WandB(folder=tmp_path), store, warnings)
     wandb.teardown()  # its service process writes what it still has, and ends

@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import Interpreter
 from hippotune import GridSearch, Local, Study
 from hippotune.cli.main import main
 from hippotune.errors import InvalidInput, StoreError, TrainerError
@@ -74,23 +74,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str, **variables: str) -> tuple[float, int]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
-    command = [sys.executable, "walk.py", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr
-    at, trained = json.loads(done.stdout)
-    return at, trained
-
-
 def test_other_arguments_and_variables_give_other_results(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, forking: Interpreter, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(folder, "--scale", "1") == (1.0, 2)
-    assert run(folder, "--scale", "10") == (10.0, 2)
-    assert run(folder, "--scale", "10", "--note", "which nothing reads") == (10.0, 0)
-    assert run(folder, "--scale", "10", FACTOR="2") == (20.0, 2)
-    assert run(folder, "--scale", "1") == (1.0, 0)
+    def run(*arguments: str, **variables: str) -> tuple[float, int]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+        done = forking.run("walk.py", *arguments, cwd=folder, env=environment)
+        assert done.returncode == 0, done.stderr
+        at, trained = json.loads(done.stdout)
+        return at, trained
+
+    assert run("--scale", "1") == (1.0, 2)
+    assert run("--scale", "10") == (10.0, 2)
+    assert run("--scale", "10", "--note", "which nothing reads") == (10.0, 0)
+    assert run("--scale", "10", FACTOR="2") == (20.0, 2)
+    assert run("--scale", "1") == (1.0, 0)
     main(["show", "walk"])
     shown = capsys.readouterr().out
     assert "args.scale: 10.0 -> 1.0" in shown

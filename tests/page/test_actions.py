@@ -21,8 +21,8 @@ from hippotune.plan.facts import (
 )
 from hippotune.store.catalog import open_store
 from processes import free_port, program
-from served.serving import wait_for
 from stored import DECAYS, Asking, trained
+from waiting import until
 from watched_studies import Watched, watched
 
 Open = Callable[..., Page]
@@ -139,7 +139,7 @@ def test_a_trial_is_trained_further(open_page: Open, study: Watched) -> None:
 
 def test_a_trial_is_stopped_and_the_study_goes_on(open_page: Open, study: Watched) -> None:
     study.go(until=240)
-    wait_for(study.has_stopped)  # a trial that is done before it is selected could not be stopped
+    until(study.has_stopped)  # a trial that is done before it is selected could not be stopped
     page = open_page(study.server.url)
     page.get_by_label("Filter the rows").fill("running")
     page.locator("#trials tbody tr[tabindex]").first.click()
@@ -182,7 +182,7 @@ def test_a_study_is_stopped_at_the_end_of_its_running_steps(open_page: Open, tmp
         opened_at_last(gate),
     ):
         page = open_page(url)
-        wait_for(there.exists)
+        until(there.exists)
         page.get_by_role("button", name="Stop study").click()
         page.get_by_role("button", name="Yes").click()
         head = page.locator(".head")

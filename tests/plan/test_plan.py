@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.plan.facts import Checkpoint, Position
@@ -30,7 +30,6 @@ def placed(plan: Plan, asks: Asks) -> list[tuple[Node, int]]:
     return [(plan.place(config, step)[0], step) for config, step in asks]
 
 
-@settings(max_examples=150)
 @given(st.lists(st.tuples(configs(), st.integers(1, 24)), min_size=1, max_size=10))
 def test_unique_steps_equal_a_comparison_of_values_step_by_step(asks: Asks) -> None:
     assert unique_steps(placed(Plan(), asks)) == brute_force(asks)

@@ -10,10 +10,11 @@ from typing import Any
 
 import plotly.io._kaleido
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import chromium
+from examples import few_examples
 from hippotune.errors import InvalidInput, MissingExtra
 from hippotune.plan.facts import Checkpoint, SpanRecorded
 from hippotune.plan.node import Node
@@ -151,7 +152,7 @@ def test_what_is_kept_is_left_out_of_what_is_left() -> None:
     assert sum(last - first for _, first, last in lines(tree(wanted, scratch=False))) < 16
 
 
-@settings(max_examples=25)
+@few_examples
 @given(
     st.lists(
         st.tuples(st.sampled_from([0.1, 0.2]), st.integers(1, 30), st.integers(1, 30)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.protocol.commands import RunLease, Segment, UpdateLease
@@ -133,7 +133,6 @@ steps = st.integers(0, 12)
 orders = st.builds(update, steps, st.frozensets(steps), st.frozensets(steps))
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.integers(0, 3),
     st.integers(0, 9),
@@ -231,7 +230,6 @@ def test_a_long_lease_is_saved_on_its_way_at_the_end_of_the_step_in_which_it_is_
     assert interim_saves(600, [590.0], [0.0])[0] == []
 
 
-@settings(max_examples=200)
 @given(
     st.floats(1, 100),
     st.lists(st.floats(0.1, 50), min_size=1, max_size=60),

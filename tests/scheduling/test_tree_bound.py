@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.test_core import POOL
@@ -46,7 +46,6 @@ def test_a_shared_beginning_is_worth_more_workers_than_what_comes_after() -> Non
     assert bound(pair, 100, 2, SCALING) == pytest.approx(50 / 1.870 + 50)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.sampled_from(POOL), min_size=1, max_size=6, unique=True), st.integers(1, 6))
 def test_no_schedule_beats_it_and_even_work_and_the_longest_chain_do_not_exceed_it(
     configs: list[Config], workers: int

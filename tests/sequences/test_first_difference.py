@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.sequences import (
@@ -41,7 +41,6 @@ def brute_force(first: Sequence, second: Sequence, until: int) -> int | None:
     return next((step for step in range(until) if differ(first.value(step), second.value(step))), None)
 
 
-@settings(max_examples=300)
 @given(st.tuples(sequences(), sequences()) | alike(), st.integers(0, LONGEST))
 def test_parting_is_the_first_step_at_which_values_differ(
     pair: tuple[Sequence, Sequence], until: int
@@ -52,7 +51,6 @@ def test_parting_is_the_first_step_at_which_values_differ(
     assert first_difference(second, first, until) == expected
 
 
-@settings(max_examples=150)
 @given(alike(), st.lists(st.integers(0, LONGEST), min_size=2, max_size=4))
 def test_asking_again_and_further_gives_the_same_as_asking_once(
     pair: tuple[Sequence, Sequence], horizons: list[int]
@@ -62,7 +60,6 @@ def test_asking_again_and_further_gives_the_same_as_asking_once(
         assert first_difference(first, second, until) == brute_force(first, second, until)
 
 
-@settings(max_examples=150)
 @given(configs(), configs(), st.integers(0, LONGEST))
 def test_configs_part_where_the_first_of_their_sequences_does(
     first: Config, second: Config, until: int

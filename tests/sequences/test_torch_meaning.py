@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
@@ -29,8 +29,6 @@ RATES = st.floats(1e-4, 1.0)
 SMALL = st.floats(0.0, 0.01)
 LENGTHS = st.integers(1, 25)
 
-few = settings(max_examples=40)
-
 
 def assert_values(sequence: Sequence, expected: list[float]) -> None:
     assert [sequence.value(step) for step in range(len(expected))] == pytest.approx(
@@ -38,13 +36,11 @@ def assert_values(sequence: Sequence, expected: list[float]) -> None:
     )
 
 
-@few
 @given(RATES, LENGTHS, st.floats(0.0, 1.2))
 def test_step(lr: float, size: int, gamma: float) -> None:
     assert_values(Step(lr, size, gamma), run(lambda o: lr_scheduler.StepLR(o, size, gamma), lr, 4 * size))
 
 
-@few
 @given(RATES, st.lists(st.integers(0, 40), max_size=4), st.floats(0.0, 1.2))
 def test_multi_step_with_repeated_milestones(lr: float, milestones: list[int], gamma: float) -> None:
     milestones.sort()
@@ -52,41 +48,35 @@ def test_multi_step_with_repeated_milestones(lr: float, milestones: list[int], g
     assert_values(MultiStep(lr, milestones, gamma), expected)
 
 
-@few
 @given(RATES, st.floats(0.0, 1.1))
 def test_exponential(lr: float, gamma: float) -> None:
     assert_values(Exponential(lr, gamma), run(lambda o: lr_scheduler.ExponentialLR(o, gamma), lr, 60))
 
 
-@few
 @given(RATES, st.floats(0.01, 1.0), st.floats(0.0, 1.0), LENGTHS)
 def test_linear(lr: float, first: float, last: float, steps: int) -> None:
     expected = run(lambda o: lr_scheduler.LinearLR(o, first, last, steps), lr, 3 * steps)
     assert_values(Linear(lr * first, lr * last, steps), expected)
 
 
-@few
 @given(RATES, LENGTHS, st.floats(0.2, 3.0))
 def test_polynomial(lr: float, steps: int, power: float) -> None:
     expected = run(lambda o: lr_scheduler.PolynomialLR(o, steps, power), lr, 3 * steps)
     assert_values(Polynomial(lr, steps, power), expected)
 
 
-@few
 @given(RATES, LENGTHS, SMALL)
 def test_cosine_is_periodic_past_its_end(lr: float, steps: int, end: float) -> None:
     expected = run(lambda o: lr_scheduler.CosineAnnealingLR(o, steps, end), lr, 5 * steps)
     assert_values(Cosine(lr, steps, end), expected)
 
 
-@few
 @given(RATES, LENGTHS, st.integers(1, 3), SMALL)
 def test_cosine_restarts(lr: float, period: int, mult: int, end: float) -> None:
     expected = run(lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, period, mult, end), lr, 6 * period)
     assert_values(CosineRestarts(lr, period, mult, end), expected)
 
 
-@few
 @given(
     SMALL,
     RATES,
@@ -100,7 +90,6 @@ def test_cyclic(low: float, high: float, up: int, down: int | None, mode: str, g
     assert_values(Cyclic(low, high, up, down, mode, gamma), expected)
 
 
-@few
 @given(
     RATES,
     st.integers(2, 60),
@@ -138,7 +127,6 @@ def test_one_cycle_whose_way_up_has_no_length_begins_at_the_peak() -> None:
     assert OneCycle(0.1, 10, warm=0.1).value(0) == 0.1
 
 
-@few
 @given(RATES, LENGTHS, st.floats(0.01, 1.0), st.floats(0.5, 1.0))
 def test_warmup_is_linear_and_then_the_other(lr: float, steps: int, factor: float, gamma: float) -> None:
     expected = run(
@@ -153,7 +141,6 @@ def test_warmup_is_linear_and_then_the_other(lr: float, steps: int, factor: floa
     assert_values(Warmup(steps, Exponential(lr, gamma), factor), expected)
 
 
-@few
 @given(RATES, LENGTHS)
 def test_warmup_by_default_starts_at_one_increment(lr: float, steps: int) -> None:
     expected = run(
@@ -171,7 +158,6 @@ def test_warmup_by_default_starts_at_one_increment(lr: float, steps: int) -> Non
     assert_values(Warmup(steps, Cosine(lr, 30)), expected)
 
 
-@few
 @given(RATES, LENGTHS, LENGTHS, st.floats(0.1, 1.0))
 def test_then_is_sequential(lr: float, first: int, second: int, gamma: float) -> None:
     expected = run(
@@ -191,7 +177,6 @@ def test_then_is_sequential(lr: float, first: int, second: int, gamma: float) ->
     assert_values(chain.then(Polynomial(lr, 10, 2.0), at=first + second), expected)
 
 
-@few
 @given(RATES, st.integers(1, 1000))
 def test_inverse_sqrt(lr: float, scale: int) -> None:
     expected = [lr * math.sqrt(scale / (step + scale)) for step in range(50)]

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,8 +22,7 @@ from hippotune.sequences import custom
 from hippotune.serve.program import Options, Server
 from hippotune.store.homes import parse_home
 from hippotune.store.served import ServedHome
-
-_MOST_SECONDS = 120.0
+from waiting import SECONDS, until
 
 
 class Running:
@@ -38,12 +36,12 @@ class Running:
         self.server = Server(given, self._home, self.said.append)
         self._thread = threading.Thread(target=self.server.run, daemon=True)
         self._thread.start()
-        wait_for(lambda: self.server.is_up)
+        until(lambda: self.server.is_up)
         self.url = self.server.url
 
     def stop(self) -> None:
         self.server.stop()
-        self._thread.join(_MOST_SECONDS)
+        self._thread.join(SECONDS)
         self._home.release()
         custom._may_import = True  # the server runs no code of others; this process goes on with its own
         assert not self._thread.is_alive()
@@ -58,15 +56,6 @@ def serving(
         yield running
     finally:
         running.stop()
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    """Wait until something is so, and return it."""
-    until = time.monotonic() + _MOST_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not come to be"
-        time.sleep(0.02)
-    return found
 
 
 class ServerProcess:
@@ -99,7 +88,7 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 [*command, "--port", str(self._port), *self._options], stdout=output, stderr=output
             )
-        wait_for(self._is_up)
+        until(self._is_up)
 
     def _is_up(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
@@ -112,11 +101,11 @@ class ServerProcess:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(_MOST_SECONDS)
+        self.process.wait(SECONDS)
 
     def terminate(self) -> int:
         self.process.terminate()
-        return self.process.wait(_MOST_SECONDS)
+        return self.process.wait(SECONDS)
 
     def __enter__(self) -> ServerProcess:
         return self

@@ -17,7 +17,8 @@ from hippotune.cli.main import main
 from hippotune.errors import StoreError
 from hippotune.store.served import ServedHome, refuse_served, served_at
 from postgres import postgresql_server
-from served.serving import ServerProcess, wait_for
+from served.serving import ServerProcess
+from waiting import until
 
 STUDY = """
 import hippotune as hippo
@@ -79,7 +80,7 @@ def test_a_study_is_submitted_followed_read_and_stopped(
         assert "submitted: adds" in hippo_here(tmp_path, "submit", "adds.py")  # the same server
     finally:
         hippo(tmp_path, "stop")
-    wait_for(lambda: served_at(home) is None)
+    until(lambda: served_at(home) is None)
     assert "total 4" in hippo_here(tmp_path, "show", "adds")
 
 
@@ -99,7 +100,7 @@ def test_a_server_that_is_started_has_the_store_of_the_study(
             hippo_here(tmp_path, "attach", "adds", "--no-progress")
         finally:
             hippo_here(tmp_path, "stop")
-            wait_for(lambda: served_at(home) is None)
+            until(lambda: served_at(home) is None)
         assert "total 4" in hippo_here(tmp_path, "ls", "--store", store)
     assert not list(home.glob("*.sqlite*"))
 
@@ -136,7 +137,7 @@ def test_after_a_server_was_killed_submit_starts_another_one_and_names_that(
     hippo_here(tmp_path, "attach", "adds", "--no-progress")
     dead = served_at(home)
     os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)
-    wait_for(lambda: served_at(home) is None)
+    until(lambda: served_at(home) is None)
     said = hippo_here(tmp_path, "submit", "adds.py")
     try:
         assert served_at(home) != dead

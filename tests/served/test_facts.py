@@ -11,8 +11,9 @@ from hippotune import Study
 from hippotune.protocol.wire import decode_fact
 from hippotune.serve.client.api import Api, EventReader
 from hippotune.serve.client.facts import read_facts
-from served.serving import Running, serving, wait_for
+from served.serving import Running, serving
 from study.walkers import Walker
+from waiting import until
 
 
 def followed(url: str, heard: list[str], until: threading.Event) -> None:
@@ -42,15 +43,15 @@ def test_facts_are_listed_and_followed_each_once_and_in_order(tmp_path: Path) ->
         some = httpx.get(f"{address}?after=2&limit=3", timeout=60).json()
         assert [line["number"] for line in some["facts"]] == [3, 4, 5]
         heard: list[str] = []
-        until = threading.Event()
-        thread = threading.Thread(target=followed, args=[address, heard, until], daemon=True)
+        enough = threading.Event()
+        thread = threading.Thread(target=followed, args=[address, heard, enough], daemon=True)
         thread.start()
-        wait_for(lambda: len(heard) >= page["last"])
+        until(lambda: len(heard) >= page["last"])
         evaluated(running, 0.2, 0.3)
         last = httpx.get(address, timeout=60).json()["last"]
         assert last > page["last"]
-        wait_for(lambda: len(heard) >= last)
-        until.set()
+        until(lambda: len(heard) >= last)
+        enough.set()
         assert heard == [f"{page['incarnation']}:{number}" for number in range(1, len(heard) + 1)]
         plan = read_facts(Api(running.url), key).plan
         assert [dict(node.metrics)[3][1]["loss"] > 0 for node in plan.nodes] == [True] * 3

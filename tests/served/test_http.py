@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
+import itertools
 import json
+import math
 import os
 import pickle
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +30,14 @@ from hippotune.serve import health
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Code
 from hippotune.serve.guard import Limits
+from hippotune.serve.health import Health
 from hippotune.serve.model_routes import sent_file
 from hippotune.serve.openapi import document
 from hippotune.serve.program import Options, serve
 from hippotune.serve.tokens import Tokens, User
-from served.serving import Running, serving, wait_for
+from served.serving import Running, serving
 from study.walkers import Walker
+from waiting import until
 
 TOKENS = {"reader": "r" * 20, "writer": "w" * 20, "boss": "b" * 20}
 SUBMISSION = {"study": "x", "code": {"kind": "entry", "trainer": "a.B", "entry": "a:B"}}
@@ -122,7 +126,7 @@ def test_a_study_from_before_there_were_tokens_is_taken_up_by_the_first_who_subm
         refused = ask(running, "PUT", "/studies/old", "reader", json=submission)
         assert (refused.status_code, "'old' belongs to kim" in refused.json()["text"]) == (409, True)
         assert ask(running, "POST", "/studies/old/retry", "reader", json={}).status_code == 403
-        wait_for(lambda: ask(running, "GET", "/studies/old", "writer").json()["state"] == "ended")
+        until(lambda: ask(running, "GET", "/studies/old", "writer").json()["state"] == "ended")
         assert ask(running, "POST", "/studies/old/retry", "writer", json={}).json() == {"trials": 0}
 
 
@@ -287,17 +291,31 @@ def test_the_document_says_what_is_served(guarded: Running) -> None:
     assert json.loads(kept.read_text()) == served, "run: python docs/make_openapi.py"
 
 
-def test_health_is_red_while_the_event_loop_lags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_MOST_LAG", 0.2)
-    with serving(tmp_path) as running:
-        running.server._hub._aio.call_soon_threadsafe(time.sleep, 0.5)
-        answer = wait_for(lambda: (found := ask(running, "GET", "/healthz")).is_error and found)
-        assert (answer.status_code, "the event loop lags" in answer.json()["text"]) == (503, True)
+def test_health_is_red_while_the_event_loop_lags(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_MOST_LAG", -1.0)
+    answer = ask(guarded, "GET", "/healthz")
+    assert (answer.status_code, "the event loop lags" in answer.json()["text"]) == (503, True)
+    monkeypatch.setattr(health, "_MOST_LAG", math.inf)
+    assert ask(guarded, "GET", "/healthz").status_code == 200
+
+
+def test_a_lag_is_what_the_event_loop_takes_longer_than_it_was_asked_to() -> None:
+    async def watched(seconds: float) -> Health:
+        looking = Health(clock=itertools.count(0.0, seconds).__next__)
+        watch = asyncio.create_task(looking.watch())
+        while not looking._lags:
+            await asyncio.sleep(0)
+        watch.cancel()
+        return looking
+
+    for lag, is_lagging in ((0.0, False), (health._MOST_LAG - 1, False), (health._MOST_LAG + 1, True)):
+        found = asyncio.run(watched(health._LOOK_SECONDS + lag))
+        assert (found.lag, found.is_lagging) == (pytest.approx(lag), is_lagging)
 
 
 def test_health_is_red_while_the_store_does_not_answer(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
-        wait_for(lambda: ask(running, "GET", "/healthz").status_code == 200)
+        until(lambda: ask(running, "GET", "/healthz").status_code == 200)
         for file in tmp_path.glob("plans.sqlite*"):
             file.unlink()
         (tmp_path / "plans.sqlite").mkdir()

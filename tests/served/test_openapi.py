@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from hippotune import GridSearch, Study
 from hippotune.serve.app import document_of_all
@@ -27,16 +19,17 @@ from hippotune.view.base import Silent
 from served.serving import Running, serving
 from study.walkers import Walker
 
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
-SCHEMA = schemathesis.openapi.from_dict(document_of_all())
-OPERATIONS = {result.ok().label: result.ok() for result in SCHEMA.get_all_operations()}
+if TYPE_CHECKING:  # which takes a second, in each process that collects tests
+    from schemathesis import Case
+
+DOCUMENT = document_of_all()
 # What ends the server is asked by other tests.
-OPERATIONS.pop("POST /stop")
+OPERATIONS = [
+    label
+    for path, methods in DOCUMENT["paths"].items()
+    for method in methods
+    if (label := f"{method.upper()} {path}") != "POST /stop"
+]
 # What is asked here starts a process for each request that is as it should be.
 STARTS_PROCESSES = {"POST /plans", "PUT /studies/{name}"}
 # What is known is still to be known afterwards.
@@ -45,6 +38,29 @@ DESCRIBED = {
     "space": {"lr": [0.1], "bs": [16]},
     "tuner": {"kind": "GridSearch", "metric": "loss", "mode": "min", "max_steps": 2},
 }
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[str, Any]:
+    """Return the operations as schemathesis reads them."""
+    import schemathesis
+
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    return {result.ok().label: result.ok() for result in schema.get_all_operations()}
+
+
+@pytest.fixture(scope="module")
+def checks() -> list[Any]:
+    """Return what every answer has to pass."""
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    return [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +91,23 @@ def asked(case: Case, url: str) -> requests.Response:
 
 
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_no_request_makes_the_server_fail(label: str, served: tuple[Running, dict[str, str]]) -> None:
+def test_no_request_makes_the_server_fail(
+    label: str, operations: dict[str, Any], checks: list[Any], served: tuple[Running, dict[str, str]]
+) -> None:
+    from schemathesis import GenerationMode
+
     running, names = served
-    operation = OPERATIONS[label]
+    operation = operations[label]
     cases: Any = st.one_of(
         operation.as_strategy(generation_mode=mode)
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
     )
 
     @settings(
-        max_examples=8 if label in STARTS_PROCESSES else 30,
-        phases=[Phase.generate],
+        max_examples=8 if label in STARTS_PROCESSES else 30,  # each of them a request, or a process
+        phases=[Phase.generate],  # a request that failed is not sent in smaller forms
         derandomize=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # most of what a schema excludes is thrown away
         database=None,
     )
     @given(case=cases, is_unknown=st.integers(0, 4))
@@ -99,7 +119,7 @@ def test_no_request_makes_the_server_fail(label: str, served: tuple[Running, dic
                 address = f"{running.url}/plans/{names['key']}/sessions/{names['id']}/messages"
                 taken = httpx.post(address, json={"first": 0, "messages": []}, timeout=60).json()
                 case.body["first"] = taken["expected"]
-        case.validate_response(asked(case, running.url), checks=CHECKS)
+        case.validate_response(asked(case, running.url), checks=checks)
 
     check()
     assert httpx.get(f"{running.url}/version", timeout=60).status_code == 200

@@ -10,7 +10,8 @@ from hippotune.cli.main import main
 from hippotune.serve import hub
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.catalog import remote_retry
-from served.serving import serving, wait_for
+from served.serving import serving
+from waiting import until
 
 STUDY = """
 import os
@@ -58,15 +59,15 @@ def test_what_failed_on_a_server_is_tried_again(
         assert "for study patient, trial 1\n" in log
         assert "adding 1\n" in log
         assert remote_retry(running.url, "patient", None, 0) == 0, "trial 0 is fine"
-        wait_for(lambda: running.server._hub.plans)
+        until(lambda: running.server._hub.plans)
         assert "1 trial of study patient: tried again" in hippo("retry", "patient", "--trial", "1", *there)
         assert "2 trials, 1 failed" in tuned(), "it was tried again, and is ill yet"
         monkeypatch.setattr(hub, "IDLE_SECONDS", 0.0)
         api = Api(running.url)
-        wait_for(lambda: not api.call("GET", "/plans", None, list))
+        until(lambda: not api.call("GET", "/plans", None, list))
         Path("healed").touch()
         assert "2 trials, 1 failed" in tuned(), "until somebody has it retried"
-        wait_for(lambda: not api.call("GET", "/plans", None, list))
+        until(lambda: not api.call("GET", "/plans", None, list))
         assert "1 trial of study patient: tried again" in hippo("retry", "patient"), (
             "its server is found by the home"
         )

@@ -14,7 +14,8 @@ import pytest
 
 from hippotune.cli.main import main
 from hippotune.serve.client.api import Api
-from served.serving import Running, serving, wait_for
+from served.serving import Running, serving
+from waiting import until
 
 SCRIPT = """
 import sys
@@ -78,7 +79,7 @@ def held(home: Path) -> Iterator[Running]:
 
 
 def wait_for_plan(running: Running) -> None:
-    wait_for(lambda: Api(running.url).call("GET", "/plans", None, list))
+    until(lambda: Api(running.url).call("GET", "/plans", None, list))
 
 
 def let_go(running: Running) -> None:

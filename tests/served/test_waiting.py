@@ -13,8 +13,9 @@ import pytest
 
 from hippotune.cli.main import main
 from hippotune.serve.client.api import Api
-from served.serving import ServerProcess, fill, free_port, serving, wait_for
+from served.serving import ServerProcess, fill, free_port, serving
 from served.test_commands import STUDY
+from waiting import until
 
 CLIENT = """
 import sys
@@ -114,7 +115,7 @@ def test_who_leaves_while_the_server_is_away_is_not_told_that_the_study_goes_on_
 def wait_for_steps(url: str, steps: int) -> None:
     """Wait until more steps than these were trained."""
     api = Api(url)
-    wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
+    until(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
 
 
 @pytest.mark.parametrize("command", ["attach", "submit"])

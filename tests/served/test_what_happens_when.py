@@ -30,9 +30,10 @@ from hippotune.study.tune import tune
 from hippotune.study.tuning import NO_LIMITS
 from hippotune.view.base import Silent
 from hippotune.view.snapshot import Snapshot
-from served.serving import CuttingProxy, ServerProcess, fill, serving, wait_for
+from served.serving import CuttingProxy, ServerProcess, fill, serving
 from served.slow import SlowWalker
 from study.walkers import Mortal, Walker
+from waiting import until
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
 
@@ -64,7 +65,7 @@ def tuned_meanwhile(study: Study) -> Iterator[list[Report]]:
 def wait_for_steps(url: str, steps: int) -> None:
     """Wait until more steps than these were trained."""
     api = Api(url)
-    wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
+    until(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > steps])
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_a_client_with_its_own_tuner_dies_and_run_again_it_goes_on(
         assert (report.work.steps_trained, report.work.steps_found) == (0, 30)
         monkeypatch.setattr(hub, "SESSION_SECONDS", 0.0)
         api = Api(running.url)
-        wait_for(lambda: not any(plan["sessions"] for plan in api.call("GET", "/plans", None, list)))
+        until(lambda: not any(plan["sessions"] for plan in api.call("GET", "/plans", None, list)))
 
 
 def test_streams_that_are_cut_lose_nothing_and_tell_nothing_twice(
@@ -161,7 +162,7 @@ def test_a_budget_is_not_given_again_by_the_next_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home") as server:
         study = study_at(server.url, SlowWalker, tuner="server")
         send_study(study, grid(steps=1000), limits=Limits(worker_seconds=2.0))
-        wait_for(lambda: record().spent)
+        until(lambda: record().spent)
         server.kill()
         server.start()
         kept = record()
@@ -183,7 +184,7 @@ def test_what_was_answered_and_not_durable_when_the_server_was_killed_is_asked_a
             store.execute("BEGIN IMMEDIATE")  # nothing becomes durable
             with ThreadPoolExecutor() as threads:
                 evaluated = threads.submit(study.eval, config, 8)
-                wait_for(lambda: loop._not_durable)
+                until(lambda: loop._not_durable)
                 server.kill()
                 store.rollback()
                 server.start()
@@ -241,7 +242,7 @@ def test_a_disk_is_full_and_all_goes_on_after_room_is_made(
             answer = httpx.put(address, content=content, timeout=60)
             assert answer.status_code == 507
             assert "space" in answer.json()["text"]
-            wait_for(lambda: refusals(running.url, "/plans", 507))
+            until(lambda: refusals(running.url, "/plans", 507))
             ballast.unlink()
         assert results(reports[0]) == expected
 
@@ -263,7 +264,7 @@ def test_progress_counts_the_same_steps_after_a_server_was_killed(tmp_path: Path
     with ServerProcess(tmp_path / "home") as server, study_at(server.url, SlowWalker) as study:
         thread = threading.Thread(target=tune, args=[study, grid(apart), NO_LIMITS, view])
         thread.start()
-        wait_for(lambda: view.shown and view.shown[-1].requests_answered)
+        until(lambda: view.shown and view.shown[-1].requests_answered)
         server.kill()
         server.start()
         thread.join(240)
@@ -295,7 +296,7 @@ def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(
         thread.start()
         with tuned_meanwhile(study_at(running.url)) as reports:
             api = Api(running.url)
-            wait_for(lambda: sum(plan["requests"] for plan in api.call("GET", "/plans", None, list)) == 6)
+            until(lambda: sum(plan["requests"] for plan in api.call("GET", "/plans", None, list)) == 6)
             api.call("POST", "/release")
         thread.join(240)
         assert results(reports[0]) == expected

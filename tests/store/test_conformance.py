@@ -8,9 +8,10 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few_examples
 from hippotune.errors import StoreError
 from hippotune.plan.facts import (
     Checkpoint,
@@ -106,7 +107,7 @@ def still_so(facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
     return [*nodes, *(kept[position] for position in sorted(kept)), *results, *requests], worked
 
 
-@settings(max_examples=25)
+@few_examples
 @given(history=histories())
 def test_what_was_written_is_read_back_in_an_order_that_can_be_replayed(
     new_store: NewStore, history: list[list[Fact]]

@@ -13,9 +13,10 @@ from typing import BinaryIO
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few_examples
 from hippotune.errors import CheckpointError, InvalidInput
 from hippotune.plan.facts import Checkpoint
 from hippotune.store.digests import PIECE
@@ -81,7 +82,7 @@ def test_a_state_of_torch_is_read_back_through_the_check(files: CheckpointFiles)
     assert all(map(torch.equal, loaded, tensors))
 
 
-@settings(max_examples=30)
+@few_examples
 @given(content=st.binary(max_size=200), other=st.binary(max_size=200))
 def test_checksums_are_equal_exactly_where_contents_are(
     files: CheckpointFiles, content: bytes, other: bytes

@@ -7,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune.store.growing import UNIT, GrowingFile, Unfinished
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.integers(1, 4 * UNIT), min_size=1, max_size=12), st.integers(1, 3), st.booleans())
 def test_a_reader_gets_the_parts_as_they_come(
     tmp_path: Path, pieces: list[int], units: int, is_whole: bool

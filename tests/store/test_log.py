@@ -8,8 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from examples import few_examples
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import (
     Checkpoint,
@@ -60,7 +61,7 @@ def new_facts(batches: Sequence[Sequence[Fact]]) -> list[Fact]:
     return found
 
 
-@settings(max_examples=25)
+@few_examples
 @given(history=histories())
 def test_facts_are_numbered_without_gaps_in_the_order_in_which_they_were_written(
     new_store: NewStore, history: list[list[Fact]]

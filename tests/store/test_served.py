@@ -9,8 +9,9 @@ from hippotune import GridSearch, Study
 from hippotune.serve.client.api import Api
 from hippotune.store.catalog import open_store
 from hippotune.study.report import Report
-from served.serving import ServerProcess, wait_for
+from served.serving import ServerProcess
 from served.slow import SlowWalker
+from waiting import until
 
 
 def test_a_server_keeps_its_plans_in_postgresql(tmp_path: Path, postgresql: str) -> None:
@@ -21,7 +22,7 @@ def test_a_server_keeps_its_plans_in_postgresql(tmp_path: Path, postgresql: str)
         thread = threading.Thread(target=lambda: reports.append(study.tune(grid, progress=False)))
         thread.start()
         api = Api(server.url)
-        wait_for(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
+        until(lambda: [plan for plan in api.call("GET", "/plans", None, list) if plan["trained"] > 2])
         server.kill()
         server.start()
         thread.join(240)

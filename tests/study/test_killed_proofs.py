@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from forked import Interpreter
 from hippotune.plan.facts import ProofRecorded
 from hippotune.sequences.config import Config
 from hippotune.spaces.space import Grid
@@ -20,13 +21,11 @@ from hippotune.trainers.session import Session
 from study.mortal_proofs import BRANCH, SPACE, STEPS, Walk
 
 SCRIPT = Path(__file__).parent / "mortal_proofs.py"
-SECONDS = 300  # nothing takes so long unless it is stuck
 
 
-def run(home: Path, victim: str, step: int) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, SCRIPT, home, victim, str(step)]
+def run(forking: Interpreter, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    return forking.run(SCRIPT, *arguments, cwd=Path.cwd(), env=environment)
 
 
 def alone(home: Path, config: Config) -> dict[str, float]:
@@ -41,14 +40,14 @@ def alone(home: Path, config: Config) -> dict[str, float]:
 @pytest.mark.parametrize("victim", ["worker", "driver"])
 @pytest.mark.parametrize("step", [2, BRANCH + 1], ids=["rehearsal", "audit"])
 def test_a_proof_that_is_killed_is_made_again_and_decided_once(
-    tmp_path: Path, victim: str, step: int
+    tmp_path: Path, forking: Interpreter, victim: str, step: int
 ) -> None:
     home = tmp_path / "home"
-    done = run(home, victim, step)
+    done = run(forking, home, victim, str(step))
     assert (home / "death").exists(), "nobody died: the test tests nothing"
     if victim == "driver":
         assert done.returncode == -signal.SIGKILL
-        done = run(home, victim, step)
+        done = run(forking, home, victim, str(step))
     assert done.returncode == 0, done.stderr
     found, exactness = json.loads(done.stdout)
     assert found == [alone(home, config) for config in Grid(SPACE)]

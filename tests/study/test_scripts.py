@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+from forked import Interpreter
 
 SCRIPT = """
 import functools
@@ -32,18 +33,17 @@ if __name__ == "__main__":
 """
 
 
-def run(folder: Path, fault: str = "pass") -> subprocess.CompletedProcess[str]:
+def run(forking: Interpreter, folder: Path, fault: str = "pass") -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(SCRIPT.format(fault=fault))
-    command = [sys.executable, "script.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return forking.run("script.py", cwd=folder)
 
 
-def test_a_cached_function_of_a_script_is_cached_in_workers_too(tmp_path: Path) -> None:
-    done = run(tmp_path)
+def test_a_cached_function_of_a_script_is_cached_in_workers_too(tmp_path: Path, forking: Interpreter) -> None:
+    done = run(forking, tmp_path)
     assert "best 12.0" in done.stdout, done.stderr
 
 
-def test_where_every_trial_fails_the_reason_is_told(tmp_path: Path) -> None:
-    done = run(tmp_path, "self.total / 0")
+def test_where_every_trial_fails_the_reason_is_told(tmp_path: Path, forking: Interpreter) -> None:
+    done = run(forking, tmp_path, "self.total / 0")
     assert "all 2 trials failed, the first with: ZeroDivisionError" in done.stderr, done.stderr
     assert "hippo show adding --trial 0" in done.stderr

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few_examples
 from hippotune import Config, Constant, Exponential, MultiStep, Piecewise, Warmup
 from hippotune.trainers.base import Trainer
 from trainers.samples import (
@@ -47,7 +48,7 @@ def whole(name: str) -> Course:
 
 
 @pytest.mark.parametrize("name", TRIALS)
-@settings(max_examples=8)
+@few_examples
 @given(events=st.lists(st.sampled_from(EVENTS), min_size=STEPS, max_size=STEPS))
 def test_a_trial_ends_in_the_same_state_however_it_is_interrupted_and_evaluated(
     name: str, events: list[str]

@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippotune import Config, InvalidInput, Piecewise, Simulated, Study
@@ -265,7 +265,6 @@ def test_trials_that_run_are_rated_by_their_scores() -> None:
     assert done.worths[done.trials[0]] == -3.0, "where less is better, less is worth more"
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 6), st.randoms(use_true_random=False))
 def test_trials_that_agree_so_far_take_one_worker(workers: int, order: random.Random) -> None:
     rates = [0.1, *(Piecewise([0.1, 0.01 * n], [4 * n]) for n in (1, 2, 3))]

@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hippotune as hippo
+from examples import few_examples
 from hippotune import WSD, Choice, Config, Int, LogUniform, MultiStep, Simulated, Study
 from hippotune.errors import InvalidInput
 from hippotune.spaces import Option, Space
@@ -67,7 +68,7 @@ class InOrder(hippo.GridSearch):
 configs = st.sampled_from(list(LATE))
 
 
-@settings(max_examples=12)
+@few_examples
 @given(st.lists(st.tuples(configs, st.lists(configs, max_size=3)), min_size=1, max_size=8))
 def test_a_price_is_what_the_engine_trains(order: list[tuple[Config, list[Config]]]) -> None:
     tuner = InOrder(order)

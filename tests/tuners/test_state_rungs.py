@@ -11,10 +11,11 @@ from itertools import islice, pairwise, product
 
 import optuna
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import hippotune as hippo
+from examples import few_examples
 from hippotune.errors import InvalidInput
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences import Config, MultiStep
@@ -102,7 +103,7 @@ def races(tuner: Tuner, done: Sharing) -> list[set[Trial]]:
 
 
 @pytest.mark.parametrize("kind", [*SYNCHRONOUS, *ASYNCHRONOUS])
-@settings(max_examples=20)
+@few_examples
 @given(space=spaces(), workers=st.integers(1, 4))
 def test_no_comparison_separates_trials_of_one_state(kind: str, space: hippo.Grid, workers: int) -> None:
     tuner = (SYNCHRONOUS | ASYNCHRONOUS)[kind](space)

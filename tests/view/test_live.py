@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -100,7 +100,6 @@ def test_without_unicode_a_frame_is_plain_ascii() -> None:
 
 
 @given(snapshots(), st.integers(20, 200), st.integers(2, 60), st.sampled_from(["utf-8", "ascii"]))
-@settings(max_examples=60)
 def test_a_frame_always_fits_its_terminal(snapshot: Snapshot, width: int, height: int, encoding: str) -> None:
     lines = frame(snapshot, width, height, encoding)
     assert 0 < len(lines) < height

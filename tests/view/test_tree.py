@@ -2,7 +2,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -132,7 +132,6 @@ def left_out(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 @given(st.lists(CONFIGS, min_size=1, max_size=80), st.none() | st.integers(1, 6))
-@settings(max_examples=60)
 def test_a_drawing_accounts_for_every_stage(configs: list[Config], depth: int | None) -> None:
     tree = tree_of(configs, 40)
     rows = rows_of(tree, depth)
@@ -146,6 +145,5 @@ def test_a_drawing_accounts_for_every_stage(configs: list[Config], depth: int | 
 
 
 @given(st.lists(CONFIGS, min_size=1, max_size=80), st.integers(20, 150))
-@settings(max_examples=30)
 def test_a_drawing_is_never_wider_than_its_terminal(configs: list[Config], width: int) -> None:
     assert max(cell_len(line) for line in drawn(tree_of(configs, 40), width=width)) <= width

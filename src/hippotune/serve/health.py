@@ -18,7 +18,8 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class Health:
     """Looks at the event loop that it runs on, and counts requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lags: deque[float] = deque(maxlen=_KEPT_LOOKS)
         self._registry = CollectorRegistry()
         self._seconds = Histogram(
@@ -57,9 +58,9 @@ class Health:
     async def watch(self) -> None:
         """Look at the event loop over and over."""
         while True:
-            asked = time.monotonic()
+            asked = self._clock()
             await asyncio.sleep(_LOOK_SECONDS)
-            self._lags.append(max(time.monotonic() - asked - _LOOK_SECONDS, 0.0))
+            self._lags.append(max(self._clock() - asked - _LOOK_SECONDS, 0.0))
 
     def numbers(self) -> bytes:
         """Return all numbers as Prometheus reads them."""

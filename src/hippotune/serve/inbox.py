@@ -23,8 +23,11 @@ class Reader(Protocol):
 class Inbox:
     """See the module. `post` has something called on the engine's thread."""
 
-    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, post: Callable[[Callable[[], None]], None], clock: Callable[[], float] = monotonic
+    ) -> None:
         self._post = post
+        self._clock = clock
         self._readers: deque[Reader] = deque()
         self._is_posted = False
 
@@ -37,11 +40,11 @@ class Inbox:
 
     def _take_turn(self) -> None:
         self._is_posted = False  # before looking: what comes from now on is another turn's
-        until = monotonic() + _TURN_SECONDS
+        until = self._clock() + _TURN_SECONDS
         while self._readers:
             reader = self._readers.popleft()
             if reader.handle_next():
                 self._readers.append(reader)
-            if self._readers and monotonic() > until:
+            if self._readers and self._clock() > until:
                 self.put(self._readers.popleft())
                 return
