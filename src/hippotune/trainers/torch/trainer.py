@@ -287,8 +287,8 @@ def _chosen_device(name: Any) -> torch.device:
         ) from error
     if device.type == "cuda" and (device.index or 0) >= (gpus := torch.cuda.device_count()):
         raise InvalidInput(
-            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each worker "
-            "a GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
+            f"settings['device'] is {name!r}, but this worker sees {gpus} GPUs. hippo.Local gives each "
+            "worker a GPU of its own and hippo.Ray what slot= says; expected 'cuda', or no device at all"
         )
     return device
 
