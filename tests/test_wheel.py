@@ -275,6 +275,8 @@ def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
             run_script(script, server.url % "postgres")
     elif extra == "storage":
         run_script(script, running_s3.new_bucket(), **running_s3.environment)
+    elif extra == "ray":
+        run_script(script, RAY_ADDRESS="local")  # not the cluster that other tests may have started meanwhile
     else:
         examples = [ROOT / "examples" / f"{name}.py" for name in ("digits", "mnist", "language_model")]
         run_script(script, *(examples if extra == "examples" else []))
