@@ -24,7 +24,7 @@ from pathlib import Path
 import hippotune as hippo
 import hippotune.study.opening
 from hippotune import MultiStep
-from hippotune.engine.verdicts import judge
+from hippotune.verdicts.judge import judge
 from hippotune.executors.base import Job
 from hippotune.testing.runs import Task, run_reference, run_warm
 
@@ -60,7 +60,7 @@ def trained(trainer, name="lr"):
 """
 IMPORTS = """
 import hippotune as hippo
-from hippotune.engine.verdicts import judge
+from hippotune.verdicts.judge import judge
 from hippotune.executors.base import Job
 from hippotune.testing.runs import Task, run_reference, run_warm
 hippo.Study, hippo.Local, hippo.Simulated, hippo.GridSearch
@@ -275,6 +275,8 @@ def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
             run_script(script, server.url % "postgres")
     elif extra == "storage":
         run_script(script, running_s3.new_bucket(), **running_s3.environment)
+    elif extra == "ray":
+        run_script(script, RAY_ADDRESS="local")  # not the cluster that other tests may have started meanwhile
     else:
         examples = [ROOT / "examples" / f"{name}.py" for name in ("digits", "mnist", "language_model")]
         run_script(script, *(examples if extra == "examples" else []))

@@ -97,6 +97,7 @@ class Placed(Noisy):
             "first core": min(psutil.Process().cpu_affinity() or [0]),
             "threads": int(os.environ["OMP_NUM_THREADS"]),
             "gpu": int(gpu) if gpu.isdigit() else -1,  # whoever runs the tests may have hidden all of them
+            "pid": os.getpid(),
         }
 
 

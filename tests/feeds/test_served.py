@@ -84,5 +84,5 @@ def test_a_study_on_a_server_feeds_its_sinks_here(where: Any, tmp_path: Path) ->
 
 def test_callbacks_are_called_where_the_tuner_is() -> None:
     study = Study("study", Slope, url="http://localhost:1")
-    with pytest.raises(InvalidInput, match=r"that http://localhost:1 tunes; .* tuner='client'"):
+    with pytest.raises(InvalidInput, match=r"the server at http://localhost:1: .* tuner='client'"):
         study.tune(tuner(), callbacks=[hippo.Callback()])
