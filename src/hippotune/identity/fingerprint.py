@@ -40,7 +40,7 @@ from hippotune.identity.members import (
     resolved,
 )
 from hippotune.identity.ownership import is_script, is_users
-from hippotune.identity.parts import digest, of_source, of_value
+from hippotune.identity.parts import Record, digest, of_source, of_value
 from hippotune.identity.source import Source, canonical
 from hippotune.identity.surroundings import variable
 from hippotune.identity.uses import Use
@@ -113,14 +113,13 @@ class _Reading:
         self._writer = Writer(self)
         self._labels: dict[int, tuple[object, str]] = {}
         self._taken: set[str] = set()
-        self._texts: dict[str, str] = {}
-        self._parts: dict[str, str] = {}
+        self._record = Record()
+        self._values: dict[str, object] = {}
         self._imports: set[str] = set()
 
     def result(self) -> Fingerprint:
         self.named(self._trainer)
-        whole = "\0".join(f"{name}={text}" for name, text in sorted(self._texts.items()))
-        return Fingerprint(digest(whole), dict(sorted(self._parts.items())), frozenset(self._imports))
+        return Fingerprint(self._record.digest, self._record.parts, frozenset(self._imports))
 
     def parts_of(self, value: object) -> dict[str, str]:
         try:
@@ -132,7 +131,7 @@ class _Reading:
                 self._note_text(name, self._writer.write(item, name, self._home))
             except (Unidentified, TrainerError):
                 self._note_text(name, _pickled(item))
-        return dict(sorted(self._parts.items()))
+        return self._record.parts
 
     def is_users(self, module: object) -> bool:
         return is_users(module, self._home)
@@ -180,12 +179,12 @@ class _Reading:
         return "__main__" if is_script(module) else str(module)
 
     def _note_source(self, name: str, text: str, compiled: bool = False) -> None:
-        self._texts[name] = text
-        self._parts[name] = of_source(text, compiled)
+        self._record.add("definition", name, text, of_source(text, compiled))
 
     def _note_value(self, name: str, value: object, module: str, reader: str) -> None:
-        if name in self._texts:
+        if self._values.get(name, self) is value:
             return
+        self._values[name] = value
         try:
             text = self._writer.write(value, name, module)
         except Unidentified as error:
@@ -198,8 +197,12 @@ class _Reading:
         self._note_text(name, text)
 
     def _note_text(self, name: str, text: str) -> None:
-        self._texts[name] = text
-        self._parts[name] = of_value(name, text)
+        self._record.add("value", name, text, of_value(name, text))
+
+    def _note_link(self, name: str, value: FunctionType | type) -> None:
+        """Note what a name of the user's leads to; a person sees it where that has another name."""
+        label = self.named(value)
+        self._record.add("link", f"{name} (is)", label, None if label == name else label)
 
     # The user's own code.
 
@@ -210,7 +213,7 @@ class _Reading:
         if definition is not None:
             self._note_source(label, definition.text)
         bases = [self._writer.name_of(base) for base in cls.__mro__[1:]]
-        self._texts[f"{label} (bases)"] = ", ".join(bases)
+        self._record.add("bases", label, ", ".join(bases))
         generated = "__dataclass_fields__" in members
         if generated:
             self._read_fields(cls, label)
@@ -234,7 +237,7 @@ class _Reading:
         if isinstance(value, enum.Enum) and isinstance(value, cls):
             self._note_value(f"{label}.{name}", value.value, cls.__module__, label)
         elif self._is_code_of_users(value):
-            self._texts[f"{label}.{name} (is)"] = self.named(value)
+            self._note_link(f"{label}.{name}", value)
         else:
             shown = f"{label}.{name} (decorated)" if function else f"{label}.{name}"
             self._note_value(shown, value, cls.__module__, label)
@@ -317,7 +320,7 @@ class _Reading:
 
     def _read_value(self, shown: str, value: object, module: str, place: _Place) -> None:
         if self._is_code_of_users(value):
-            self._texts[f"{shown} (is)"] = self.named(value)
+            self._note_link(shown, value)
         else:
             self._note_value(shown, value, module, place.label)
 

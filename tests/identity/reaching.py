@@ -1,0 +1,126 @@
+"""Ways by which training code reaches a definition or a value: small modules, and an edit of what is reached.
+
+As a program it prints what is found of all of them, each in a process of its own: ``python -m identity.reaching``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from hippotune.errors import TrainerError
+from hippotune.identity.fingerprint import fingerprint
+
+Files = dict[str, str]
+Case = tuple[Files, str, str]
+
+HEAD = """
+import contextlib, dataclasses, enum, functools, os, sys
+from dataclasses import dataclass, field
+import numpy as np
+import torch
+import hippotune as hippo
+"""
+
+
+def trainer(body: str, members: str = "") -> str:
+    inner = "\n        ".join(body.splitlines())
+    more = "".join(f"    {line}\n" for line in members.splitlines())
+    return (
+        f"class T(hippo.Trainer):\n    def build(self):\n        {inner}\n"
+        "    def setup(self, hp): self.lr = hp['lr']\n    def train(self): pass\n"
+        f"    def evaluate(self): return {{'m': 1.0}}\n{more}"
+    )
+
+
+def script(before: str, body: str = "self.m = f", members: str = "", **others: str) -> Files:
+    modules = {f"{name.replace('__', '/')}.py": text for name, text in others.items()}
+    return {"script.py": f"{HEAD}{before}\n{trainer(body, members)}", **modules}
+
+
+ONE, TWO = "return 1", "return 2"
+DEF = "def f(k=0): return 1\n"
+
+CASES: dict[str, Case] = {
+    "a function": (script(DEF), ONE, TWO),
+    "no_grad": (script(f"@torch.no_grad()\n{DEF}"), ONE, TWO),
+    "inference_mode": (script(f"@torch.inference_mode()\n{DEF}"), ONE, TWO),
+    "autocast": (script(f"@torch.autocast('cpu')\n{DEF}"), ONE, TWO),
+    "lru_cache": (script(f"@functools.lru_cache\n{DEF}"), ONE, TWO),
+    "cache": (script(f"@functools.cache\n{DEF}"), ONE, TWO),
+    "contextmanager": (script(f"@contextlib.contextmanager\n{DEF}".replace("return", "yield")), "yield 1", "yield 2"),
+    "a ContextDecorator": (
+        script(f"class Ctx(contextlib.ContextDecorator):\n    def __enter__(self): pass\n"
+               f"    def __exit__(self, *a): pass\n@Ctx()\n{DEF}"), ONE, TWO),
+    "torch.compile": (script(f"@torch.compile\n{DEF}"), ONE, TWO),
+    "np.vectorize": (script(f"@np.vectorize\n{DEF}"), ONE, TWO),
+    "a partial of its name": (script(f"{DEF}f = functools.partial(f, 3)\n"), ONE, TWO),
+    "arguments of a partial of its name": (script(f"{DEF}f = functools.partial(f, 3)\n"), "3)", "4)"),
+    "a decorator that is an object": (
+        script(f"class Deco:\n    def __init__(self, f): self.f = f\n"
+               f"    def __call__(self): return self.f()\n@Deco\n{DEF}"), ONE, TWO),
+    "no_grad in a module": (
+        script("import helpers", "self.m = helpers.f", helpers=f"import torch\n@torch.no_grad()\n{DEF}"), ONE, TWO),
+    "cached_property on the trainer": (
+        script("", "self.m = self.f", f"@functools.cached_property\ndef f(self): {ONE}"), ONE, TWO),
+    "lru_cache on the trainer": (script("", "self.m = self.f()", f"@functools.lru_cache\ndef f(self): {ONE}"), ONE, TWO),
+    "cached_property on a class": (
+        script(f"class f:\n    @functools.cached_property\n    def g(self): {ONE}"), ONE, TWO),
+    "lru_cache on a class": (script(f"class f:\n    @functools.lru_cache\n    def g(self): {ONE}"), ONE, TWO),
+    "a value that took the name of a function": (script(f"{DEF}g = f\nf = (g, 1)"), "(g, 1)", "(g, 2)"),
+}  # fmt: skip
+
+
+def look(files: Files) -> str:
+    """Return the digest of the trainer's fingerprint, in a process of its own."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            folder = Path(tempfile.mkdtemp())
+            for name, text in files.items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text(text)
+            sys.path.insert(0, str(folder))
+            sys.dont_write_bytecode = True
+            importlib.invalidate_caches()
+            found = fingerprint(importlib.import_module("script").T).digest
+        except TrainerError as error:
+            found = f"refused: {error}"
+        except BaseException as error:
+            found = f"failed: {error!r}"
+        os.write(writer, found.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        found = pipe.read()
+    os.waitpid(child, 0)
+    return found
+
+
+def edited(files: Files, old: str, new: str) -> Files:
+    after = {name: text.replace(old, new) for name, text in files.items()}
+    assert after != files, old
+    return after
+
+
+def main() -> None:
+    """Print what is found of every case: as it is, with comments, and edited."""
+    import numpy  # noqa: F401  # once, for all children
+    import torch._dynamo  # noqa: F401
+
+    import hippotune.trainers.base  # noqa: F401
+
+    found = {}
+    for name, (files, old, new) in CASES.items():
+        commented = {file: f"# a comment\n\n{text}\n# another" for file, text in files.items()}
+        found[name] = [look(files), look(commented), look(edited(files, old, new))]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
