@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ways by which training code reaches a definition or a value: small modules, and an edit of what is reached.
 
 As a program it prints what is found of all of them, each in a process of its own: ``python -m identity.reaching``.
@@ -38,12 +39,16 @@ def trainer(body: str, members: str = "") -> str:
 
 
 def script(before: str, body: str = "self.m = f", members: str = "", **others: str) -> Files:
-    modules = {f"{name.replace('__', '/')}.py": text for name, text in others.items()}
+    modules = {f"{name.replace('__', '/', 1)}.py": text for name, text in others.items()}
     return {"script.py": f"{HEAD}{before}\n{trainer(body, members)}", **modules}
 
 
 ONE, TWO = "return 1", "return 2"
 DEF = "def f(k=0): return 1\n"
+
+BRANCHES = "if self.settings:\n    from cnn import make\nelse:\n    from mlp import make\nself.m = make()"
+MLP = "def make(): return 0\n"
+SCALES = "def a():\n    from cfg_a import SCALE\n    return SCALE\ndef b():\n    from cfg_b import SCALE\n    return SCALE"
 
 CASES: dict[str, Case] = {
     "a function": (script(DEF), ONE, TWO),
@@ -72,6 +77,21 @@ CASES: dict[str, Case] = {
         script(f"class f:\n    @functools.cached_property\n    def g(self): {ONE}"), ONE, TWO),
     "lru_cache on a class": (script(f"class f:\n    @functools.lru_cache\n    def g(self): {ONE}"), ONE, TWO),
     "a value that took the name of a function": (script(f"{DEF}g = f\nf = (g, 1)"), "(g, 1)", "(g, 2)"),
+    "the first of two imports of a name": (script("", BRANCHES, cnn="def make(): return 1\n", mlp=MLP), ONE, TWO),
+    "the second of two imports of a name": (script("", BRANCHES, cnn="def make(): return 1\n", mlp=MLP), "return 0", TWO),
+    "an import with a fallback": (
+        script("", "try:\n    from fast import make\nexcept ImportError:\n    from slow import make\nself.m = make()",
+               fast="def make(): return 1\n", slow="def make(): return 0\n"), ONE, TWO),
+    "two functions that import a value of one name": (script(SCALES, "self.m = a(), b()", cfg_a="SCALE = 1\n", cfg_b="SCALE = 10\n"), "= 10", "= 20"),
+    "a global and an import of one name": (
+        script("SCALE = 3\ndef a(): return SCALE\ndef b():\n    from cfg_b import SCALE\n    return SCALE", "self.m = a(), b()",
+               cfg_b="SCALE = 10\n"), "= 10", "= 20"),
+    "a function's import of a submodule": (script("", "import pkg.models\nself.m = pkg.models.f()", pkg____init____="", pkg__models=DEF), ONE, TWO),
+    "a function's import of a submodule by another name": (script("", "import pkg.models as m\nself.m = m.f()", pkg____init____="", pkg__models=DEF), ONE, TWO),
+    "a function's import from a package": (script("", "from pkg import models\nself.m = models.f()", pkg____init____="", pkg__models=DEF), ONE, TWO),
+    "two variables of imported names": (
+        script("", "if self.settings:\n    from one import NAME\nelse:\n    from two import NAME\nself.m = os.environ.get(NAME)",
+               one="NAME = 'A'\n", two="NAME = 'B'\n"), "NAME = 'A'", "NAME = 'C'"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""By whatever way training code reaches something: an edit of it makes another plan, and nothing else does."""
+"""By whatever way training code reaches something: an edit makes another plan, nothing else does."""
 
 from __future__ import annotations
 

@@ -7,11 +7,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hippotune.identity.bytecode import Chain
+from hippotune.identity.uses import Import
 
 
 def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
@@ -28,10 +30,9 @@ def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
                 yield value
 
 
-def resolved(chain: Chain, names: Mapping[str, Any]) -> object:
-    """Follow a chain through modules; None where it leads through anything else."""
-    value = names.get(chain[0])
-    for attribute in chain[1:]:
+def resolved(value: object, attributes: Iterable[str]) -> object:
+    """Follow attributes through modules; None where they lead through anything else."""
+    for attribute in attributes:
         if not isinstance(value, ModuleType):
             return None
         value = getattr(value, attribute, None)
@@ -62,29 +63,41 @@ def enclosed(function: FunctionType) -> dict[str, Any]:
     return variables
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What an import statement inside a function brings in, and which module's name that is."""
+
+    alias: str
+    value: Any
+    module: str
+    name: str | None = None
+
+
 def imported(
-    imports: Mapping[str, tuple[str, str | None, int]], module: str, is_users: Callable[[object], bool]
-) -> tuple[dict[str, Any], set[str]]:
+    imports: Iterable[Import], module: str, is_users: Callable[[object], bool]
+) -> tuple[list[Brought], set[str]]:
     """Return what import statements inside a function bring in, and the packages that it comes from.
 
     Only the user's own modules are loaded for it.
     """
-    found: dict[str, Any] = {}
+    found: list[Brought] = []
     packages: set[str] = set()
-    for alias, (name, attribute, level) in imports.items():
-        try:
-            origin = importlib.util.resolve_name("." * level + name, _package_of(module)) if level else name
+    for each in imports:
+        name = "." * each.level + each.module
+        with suppress(ImportError, AttributeError):  # training fails on it too, or does without
+            origin = importlib.util.resolve_name(name, _package_of(module)) if each.level else name
             packages.add(origin.partition(".")[0])
-            loaded = sys.modules.get(origin)
-            if loaded is None and is_users(origin):
-                loaded = importlib.import_module(origin)
+            if origin not in sys.modules and is_users(origin):
+                importlib.import_module(origin)
+            loaded = sys.modules.get(each.bound or origin)
             if loaded is None:
                 continue
-            if attribute is not None and not hasattr(loaded, attribute) and is_users(origin):
-                importlib.import_module(f"{origin}.{attribute}")
-            found[alias] = loaded if attribute is None else getattr(loaded, attribute)
-        except (ImportError, AttributeError):
-            continue  # training fails on it too, or does without
+            if each.attribute is None:
+                found.append(Brought(each.alias, loaded, loaded.__name__))
+                continue
+            if not hasattr(loaded, each.attribute) and is_users(origin):
+                importlib.import_module(f"{origin}.{each.attribute}")
+            found.append(Brought(each.alias, getattr(loaded, each.attribute), origin, each.attribute))
     return found, packages
 
 
