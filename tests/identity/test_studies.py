@@ -144,6 +144,53 @@ def test_a_global_that_workers_would_not_find_is_named(
         study.eval({"lr": 0.5}, 2)
 
 
+def ten_times() -> float:
+    return 10.0
+
+
+def no_metrics(self: walkers.Walker) -> dict[str, float]:
+    return {"at": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "change"),
+    [
+        (walkers, "factor", ten_times, r"factor \(is\): .*ten_times -> .*factor"),
+        (
+            walkers.Walker,
+            "evaluate",
+            no_metrics,
+            r"Walker.evaluate \(is\): .*no_metrics -> .*Walker.evaluate",
+        ),
+    ],
+)
+def test_a_function_that_was_put_in_place_of_another_after_the_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object, change: str
+) -> None:
+    monkeypatch.setattr(owner, name, value)
+    with walk(tmp_path) as study, pytest.raises(TrainerError, match=change):
+        study.eval({"lr": 0.5}, 2)
+
+
+LOOKS = """
+from identity import walkers
+class Digits(walkers.Walker):
+    def train(self):
+        self.at += self.lr * getattr(walkers, "SMOOTHING", 1.0)
+"""
+
+
+def test_a_name_that_a_script_adds_to_an_imported_module_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Study("walk", Cell(LOOKS).trainer, home=tmp_path, executor=Local(workers=1)) as study:
+        assert study.eval({"lr": 0.5}, 2)["at"] == 1.0
+    monkeypatch.setattr(walkers, "SMOOTHING", 5.0, raising=False)
+    study = Study("walk", Cell(LOOKS).trainer, home=tmp_path, executor=Local(workers=1))
+    with study, pytest.raises(TrainerError, match=r"identity\.walkers\.SMOOTHING: gone"):
+        study.eval({"lr": 0.5}, 2)
+
+
 def test_settings_that_are_changed_between_two_calls_give_new_results(tmp_path: Path) -> None:
     with walk(tmp_path) as study:
         assert study.eval({"lr": 0.5}, 2)["at"] == 1.0

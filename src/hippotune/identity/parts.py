@@ -14,6 +14,7 @@ from hippotune.identity.surroundings import SECRET
 
 _LONGEST = 60
 _SOURCE, _COMPILED, _CONTENT = "source ", "compiled ", "content "
+_LINK = " (is)"
 _DIGEST = re.compile(r"(source|compiled|content) [0-9a-f]{12}")
 
 
@@ -57,6 +58,18 @@ def digest(text: str | bytes) -> str:
     """Return 32 hexadecimal digits."""
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return hashlib.sha256(content).hexdigest()[:32]
+
+
+def link(name: str) -> str:
+    """Return the part that says what a name leads to."""
+    return f"{name}{_LINK}"
+
+
+def linked_to(name: str, parts: Mapping[str, str]) -> str | None:
+    """Return a part. A name of which no link is noted leads to the definition that has it."""
+    if name not in parts and name.endswith(_LINK) and (plain := name.removesuffix(_LINK)) in parts:
+        return plain
+    return parts.get(name)
 
 
 def of_source(text: str, compiled: bool = False) -> str:

@@ -35,7 +35,7 @@ from hippotune.identity.members import (
     resolved,
 )
 from hippotune.identity.ownership import is_script, is_users
-from hippotune.identity.parts import Record, of_source, of_value
+from hippotune.identity.parts import Record, link, of_source, of_value
 from hippotune.identity.source import Source, canonical
 from hippotune.identity.surroundings import variable
 from hippotune.identity.uses import Import, Use
@@ -155,7 +155,7 @@ class Reading:
     def _note_link(self, name: str, value: FunctionType | type) -> None:
         """Note what a name of the user's leads to; a person sees it where that has another name."""
         label = self.named(value)
-        self.record.add("link", f"{name} (is)", label, None if label == name else label)
+        self.record.add("link", link(name), label, None if label == name else label)
 
     # The user's own code.
 
