@@ -92,6 +92,39 @@ CASES: dict[str, Case] = {
     "two variables of imported names": (
         script("", "if self.settings:\n    from one import NAME\nelse:\n    from two import NAME\nself.m = os.environ.get(NAME)",
                one="NAME = 'A'\n", two="NAME = 'B'\n"), "NAME = 'A'", "NAME = 'C'"),
+    "a setting at the top of the module": (script("torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "a setting of an imported module": (script("import helpers", "self.m = helpers.f()", helpers=f"import torch\ntorch.set_default_dtype(torch.float64)\n{DEF}"), "float64", "float32"),
+    "a setting of a module that an imported one imports": (
+        script("import helpers", "self.m = helpers.f()", helpers=f"import settled\n{DEF}",
+               settled="import torch\ntorch.set_default_dtype(torch.float64)\n"), "float64", "float32"),
+    "a setting of a module that is imported for it alone": (script("import settled", "pass", settled="import torch\ntorch.backends.mkldnn.enabled = False\n"), "False", "True"),
+    "a setting under a condition": (script("FLAG = 1\nif FLAG > 3:\n    torch.set_default_dtype(torch.float64)", "pass"), "FLAG > 3", "FLAG > 4"),
+    "a value that a setting is given": (script("K = 'high'\ntorch.set_float32_matmul_precision(K)", "pass"), "'high'", "'medium'"),
+    "a method of a library that is replaced": (
+        script("torch.nn.Linear.reset_parameters = lambda self: torch.nn.init.zeros_(self.weight)", "self.w = torch.nn.Linear(2, 2)"), "zeros_", "ones_"),
+    "a function that replaces a method of a library": (
+        script("def init(self): torch.nn.init.zeros_(self.weight)\ntorch.nn.Linear.reset_parameters = init", "self.w = torch.nn.Linear(2, 2)"), "zeros_", "ones_"),
+    "setattr on a class of a library": (script("setattr(torch.nn.Linear, 'factor', 1)", "pass"), "1)", "2)"),
+    "an operator that a library finds": (
+        script("@torch.library.custom_op('my::op', mutates_args=())\ndef op(x: torch.Tensor) -> torch.Tensor: return x * 1", "self.w = torch.ops.my.op(torch.ones(1))"), "x * 1", "x * 2"),
+    "a hook of all modules": (script("torch.nn.modules.module.register_module_forward_hook(lambda m, i, o: o * 1)", "pass"), "o * 1", "o * 2"),
+    "a hook that is kept": (script("handle = torch.nn.modules.module.register_module_forward_hook(lambda m, i, o: o * 1)", "pass"), "o * 1", "o * 2"),
+    "a variable that is set": (script("os.environ['FLAG'] = '1'", "pass"), "'1'", "'2'"),
+    "a function that an imported module calls": (
+        script("import helpers", "self.m = helpers.f()", helpers=f"import torch\ndef configure(): torch.set_default_dtype(torch.float64)\nconfigure()\n{DEF}"), "float64", "float32"),
+}  # fmt: skip
+
+HARMLESS: dict[str, Case] = {
+    "a print": (script("print('a')", "pass"), "'a'", "'b'"),
+    "random seeds": (script("torch.manual_seed(1); np.random.seed(1)", "pass"), "seed(1)", "seed(2)"),
+    "threads": (script("torch.set_num_threads(1)", "pass"), "(1)", "(2)"),
+    "logging": (script("import logging\nlogging.basicConfig(level=1)", "pass"), "=1", "=2"),
+    "warnings": (script("import warnings\nwarnings.filterwarnings('ignore')", "pass"), "ignore", "once"),
+    "arguments": (script("import argparse\np = argparse.ArgumentParser()\np.add_argument('--a')", "pass"), "--a", "--b"),
+    "folders": (script("os.makedirs('/tmp', exist_ok=True)", "pass"), "'/tmp'", "'/'"),
+    "a tuning": (script("hippo.Grid({'lr': [1]})", "pass"), "[1]", "[2]"),
+    "below the guard": (script("if __name__ == '__main__':\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "devices": (script("os.environ['CUDA_VISIBLE_DEVICES'] = '1'", "pass"), "'1'", "'2'"),
 }  # fmt: skip
 
 
@@ -136,7 +169,7 @@ def main() -> None:
     import hippotune.trainers.base  # noqa: F401
 
     found = {}
-    for name, (files, old, new) in CASES.items():
+    for name, (files, old, new) in (CASES | HARMLESS).items():
         commented = {file: f"# a comment\n\n{text}\n# another" for file, text in files.items()}
         found[name] = [look(files), look(commented), look(edited(files, old, new))]
     print(json.dumps(found))

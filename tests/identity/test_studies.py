@@ -191,6 +191,86 @@ def test_a_name_that_a_script_adds_to_an_imported_module_is_named(
         study.eval({"lr": 0.5}, 2)
 
 
+PREAMBLE = """
+import argparse, logging, os, random, warnings
+import numpy as np
+import torch
+{top}
+
+import hippotune as hippo
+
+class Walker(hippo.Trainer):
+    def build(self):
+        self.at = torch.zeros(()) + np.zeros(())
+    def setup(self, hp):
+        self.lr = hp["lr"]
+    def train(self):
+        self.at = self.at + self.lr
+    def evaluate(self):
+        return {{"at": float(self.at)}}
+
+study = hippo.Study("walk", Walker, executor=hippo.Local(workers=1))
+study.tune(hippo.GridSearch(hippo.Grid({{"lr": [0.5]}}), "at", "max", max_steps=2), progress=False)
+study.close()
+"""
+HARMLESS = """
+logging.basicConfig(level=logging.INFO)
+warnings.filterwarnings("ignore")
+np.set_printoptions(precision=3)
+os.makedirs("out", exist_ok=True)
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+random.seed(0); np.random.seed(0); torch.manual_seed(0); torch.set_num_threads(1)
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.deterministic = True
+torch.use_deterministic_algorithms(True)
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float, default=1)
+args = parser.parse_args()
+print("arguments", args)
+"""
+
+
+def said_of(folder: Path, top: str) -> tuple[int, str]:
+    """Run a script that has statements at its top; return its status and what it says."""
+    (folder / "top.py").write_text(PREAMBLE.format(top=top))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "top.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("top", "message"),
+    [
+        (
+            "torch.set_default_dtype(torch.float64)",
+            "get_default_dtype(): torch.float64 -> torch.float32",
+        ),
+        ("torch.set_default_device('meta')", "torch.get_default_device(): meta -> cpu"),
+        ("np.seterr(all='raise')", "numpy.geterr(): {"),
+        ("torch.nn.Linear.factor = 2", "what your script does at its top: torch.nn.Linear.factor = 2"),
+    ],
+)
+def test_what_a_script_sets_for_itself_alone_is_refused_by_name(
+    tmp_path: Path, top: str, message: str
+) -> None:
+    status, said = said_of(tmp_path, top)
+    assert status == 1
+    assert message in said
+    assert "build() or prepare()" in said
+
+
+def test_a_script_that_sets_nothing_that_training_needs_runs_without_a_word(tmp_path: Path) -> None:
+    status, said = said_of(tmp_path, HARMLESS)
+    assert (status, said) == (0, "")
+
+
+def test_a_call_of_a_script_that_workers_do_not_make_is_warned_of(tmp_path: Path) -> None:
+    status, said = said_of(tmp_path, "torch.serialization.add_safe_globals([])")
+    assert status == 0
+    assert "torch.serialization.add_safe_globals([]) has no effect in them" in said
+
+
 def test_settings_that_are_changed_between_two_calls_give_new_results(tmp_path: Path) -> None:
     with walk(tmp_path) as study:
         assert study.eval({"lr": 0.5}, 2)["at"] == 1.0

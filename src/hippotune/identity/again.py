@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 
 from hippotune.errors import TrainerError
 from hippotune.identity.fingerprint import fingerprint
-from hippotune.identity.parts import differences, is_compiled, linked_to
+from hippotune.identity.parts import differences, is_compiled, is_effect, linked_to
 
 _NAMES = re.compile(r"(?:module )?([\w.]+)")
 
@@ -35,6 +35,8 @@ def changes_by_import(trainer: type, expected: Mapping[str, str], by_value: Coll
     imported = trainer.__module__ not in by_value
 
     def compared(name: str) -> bool:
+        if is_effect(name):
+            return False
         sides = [linked_to(name, side) for side in (expected, found)]
         module = _module_of(name)
         if None in sides and not has_source and not (module and _lacks(module, name)):

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hippotune.errors import TrainerError
+from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.parts import digest
 from hippotune.identity.reading import Reading
 from hippotune.identity.values import Unidentified
@@ -35,19 +36,24 @@ class Fingerprint:
     parts : Mapping[str, str]
         What it consists of: short texts by name.
     imports : frozenset[str]
-        The packages that the code imports by itself.
+        The installed packages that the code uses by itself.
+    modules : Mapping[str, ModuleEffects]
+        The modules of the user's that the code is in, and those that they import.
     """
 
     digest: str
     parts: Mapping[str, str]
     imports: frozenset[str]
+    modules: Mapping[str, ModuleEffects] = field(default_factory=dict, compare=False)
 
 
 def fingerprint(trainer: type) -> Fingerprint:
     """Return the fingerprint of a trainer's code, as it is now."""
     reading = Reading(trainer.__module__)
     reading.named(trainer)
-    return Fingerprint(reading.record.digest, reading.record.parts, frozenset(reading.imports))
+    return Fingerprint(
+        reading.record.digest, reading.record.parts, frozenset(reading.packages), reading.modules
+    )
 
 
 def parts_of_object(value: object) -> dict[str, str]:

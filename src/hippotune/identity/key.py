@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from hippotune.errors import InvalidInput
+from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.fingerprint import Fingerprint, fingerprint
 from hippotune.identity.parts import differences, of_value
 
@@ -63,13 +64,15 @@ class Identity:
     """A plan's key, with what it was made from.
 
     `parts` are short texts by name, for a person who wants to know why two plans differ; `code` are those of
-    the training code. `imports` are the packages that the training code imports by itself.
+    the training code. `imports` are the installed packages that it uses by itself, `modules` those of the
+    user's that it is in.
     """
 
     key: PlanKey
     parts: Mapping[str, str]
     code: Mapping[str, str] = field(default_factory=dict)
     imports: Collection[str] = ()
+    modules: Mapping[str, ModuleEffects] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -120,7 +123,7 @@ class Identity:
         for name, value in (settings or {}).items():
             parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
-        return cls(key, parts, code.parts, code.imports)
+        return cls(key, parts, code.parts, code.imports, code.modules)
 
     def changes_to(self, later: Identity) -> list[str]:
         """Return what is different in another plan, for a person to read."""

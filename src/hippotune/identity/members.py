@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from hippotune.identity.uses import Import
@@ -37,6 +37,20 @@ def resolved(value: object, attributes: Iterable[str]) -> object:
             return None
         value = getattr(value, attribute, None)
     return value
+
+
+def module_of(value: object) -> str:
+    """Return the name of a module, or of the one that defines something."""
+    match value:
+        case ModuleType():
+            name: object = value.__name__
+        case FunctionType():
+            name = value.__globals__.get("__name__")
+        case type() | BuiltinFunctionType():
+            name = value.__module__
+        case _:
+            name = type(value).__module__
+    return name if isinstance(name, str) else ""
 
 
 def arguments() -> str:

@@ -15,6 +15,7 @@ from hippotune.identity.surroundings import SECRET
 _LONGEST = 60
 _SOURCE, _COMPILED, _CONTENT = "source ", "compiled ", "content "
 _LINK = " (is)"
+_EFFECT = ": "
 _DIGEST = re.compile(r"(source|compiled|content) [0-9a-f]{12}")
 
 
@@ -58,6 +59,17 @@ def digest(text: str | bytes) -> str:
     """Return 32 hexadecimal digits."""
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return hashlib.sha256(content).hexdigest()[:32]
+
+
+def effect_name(module: str, statement: str) -> str:
+    """Return the name of a part that stands for a statement at the top of a module."""
+    said = " ".join(statement.split())[:_LONGEST]
+    return f"{module or 'top level'}{_EFFECT}{said}"
+
+
+def is_effect(name: str) -> bool:
+    """Whether a part stands for a statement at the top of a module."""
+    return _EFFECT in name
 
 
 def link(name: str) -> str:

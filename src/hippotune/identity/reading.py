@@ -9,9 +9,15 @@ import enum
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import CodeType, FunctionType, MemberDescriptorType, ModuleType, SimpleNamespace
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from types import (
+    FunctionType,
+    MemberDescriptorType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, TypeGuard
 
 from hippotune.errors import TrainerError
@@ -23,6 +29,8 @@ from hippotune.identity.bytecode import (
     names_read,
     strings_in,
 )
+from hippotune.identity.effects import ModuleEffects, effects_in
+from hippotune.identity.effects import modules_imported as modules_in
 from hippotune.identity.members import (
     Brought,
     arguments,
@@ -32,10 +40,12 @@ from hippotune.identity.members import (
     imported,
     is_dunder,
     is_inner,
+    module_of,
     resolved,
 )
 from hippotune.identity.ownership import is_script, is_users
-from hippotune.identity.parts import Record, link, of_source, of_value
+from hippotune.identity.parts import Record, effect_name, link, of_source, of_value
+from hippotune.identity.place import REMEDY, Place, hidden
 from hippotune.identity.source import Source, canonical
 from hippotune.identity.surroundings import variable
 from hippotune.identity.uses import Import, Use
@@ -44,23 +54,6 @@ from hippotune.identity.values import Unidentified, Writer
 _PARSERS = {"parse_args", "parse_known_args", "parse_intermixed_args"}
 _LOOKUPS = {"globals", "eval", "exec", "__import__"}
 _WRITES_ENVIRONMENT = {"update", "clear"}
-_REMEDY = "pass it as settings=, make it in prepare() or build(), or give the study a version="
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A function of the user's, and what names mean in it."""
-
-    label: str
-    code: CodeType
-    names: Mapping[str, Any]
-    module: str
-    brought: Sequence[Brought] = ()
-
-    def meanings(self, name: str) -> list[Any]:
-        """Return what a name may stand for in it."""
-        around = [self.names[name]] if name in self.names else []
-        return [*(each.value for each in self.brought if each.alias == name), *around]
 
 
 class Reading:
@@ -70,8 +63,10 @@ class Reading:
     ----------
     record : Record
         What was found.
-    imports : set[str]
-        The packages that the code imports by itself.
+    packages : set[str]
+        The installed packages that the code uses by itself.
+    modules : dict[str, ModuleEffects]
+        The modules of the user's that the code is in, and those that they import.
     """
 
     def __init__(self, home: str) -> None:
@@ -82,7 +77,8 @@ class Reading:
         self._taken: set[str] = set()
         self.record = Record()
         self._values: dict[str, object] = {}
-        self.imports: set[str] = set()
+        self.packages: set[str] = set()
+        self.modules: dict[str, ModuleEffects] = {}
 
     def is_users(self, module: object) -> bool:
         """Whether a module is the user's own."""
@@ -95,6 +91,7 @@ class Reading:
             return known[1]
         label = self._label(value)
         self._labels[id(value)] = (value, label)
+        self._enter(module_of(value))
         match value:
             case type():
                 self._read_class(value, label)
@@ -144,7 +141,7 @@ class Reading:
             kind = type(error.value)
             raise TrainerError(
                 f"{reader} reads {what}, of type {kind.__module__}.{kind.__qualname__}, which cannot be "
-                f"identified: {error.why}. Hippo could not tell whether results still belong to it: {_REMEDY}"
+                f"identified: {error.why}. Hippo could not tell whether results still belong to it: {REMEDY}"
             ) from None
         self.note_text(name, text)
 
@@ -216,7 +213,7 @@ class Reading:
             if not is_dunder(name):
                 self._note_value(f"{label}.{name}", value, module, label)
         imports = [statement for each in found for statement in each.uses.imports]
-        place = _Place(label, code, names, module, self._brought(imports, module))
+        place = Place(label, code, names, module, self._brought(imports, module))
         for chain in names_read(code):
             self._read_name(chain, place)
         if _PARSERS & attributes_read(code):
@@ -229,7 +226,9 @@ class Reading:
 
     def _brought(self, imports: Iterable[Import], module: str) -> list[Brought]:
         brought, packages = imported(imports, module, self.is_users)
-        self.imports |= packages
+        self.packages |= {name for name in packages if not self.is_users(name)}
+        for each in brought:
+            self._enter(each.module)
         return brought
 
     def _read_module(self, module: ModuleType, label: str) -> None:
@@ -241,20 +240,53 @@ class Reading:
             if not is_dunder(name) and not isinstance(value, ModuleType):
                 self._note_value(self._in_module(module.__name__, name), value, module.__name__, label)
 
+    def _enter(self, name: str, is_read: bool = True) -> None:
+        """Take in what a module of the user's does when it is imported, and those that it imports."""
+        known, module = self.modules.get(name), sys.modules.get(name)
+        if known is not None or module is None or not self.is_users(name):
+            if known is not None and is_read and not known.is_read:
+                self.modules[name] = replace(known, is_read=True)
+            return
+        tree = self._source.module_tree(module)
+        if tree is None:
+            return
+        found = [
+            each
+            for each in effects_in(tree, vars(module), self.is_users)
+            if each.package or not is_script(name)  # a script may call the function that tunes
+        ]
+        within = modules_in(tree, getattr(module, "__package__", None) or "")
+        imports = tuple(each for each in within if each in sys.modules and self.is_users(each))
+        self.modules[name] = ModuleEffects(tuple(found), imports, is_read)
+        label = self._module_name(name)
+        if found:
+            self.record.add("effects", label, "".join(each.text for each in found))
+        used = set(self.packages)
+        for effect in found:
+            shown = effect_name(label, effect.shown)
+            self.record.add("effect", shown, effect.text, of_source(effect.text))
+            place = Place(shown, effect.code, vars(module), name)
+            for chain in names_read(effect.code):
+                with suppress(TrainerError):  # what training does not read itself need not be known
+                    self._read_name(chain, place)
+        self.packages = used  # training itself uses no others
+        for each in imports:
+            self._enter(each, is_read=False)
+
     # What it reads.
 
-    def _read_name(self, chain: Chain, place: _Place) -> None:
+    def _read_name(self, chain: Chain, place: Place) -> None:
         name, *attributes = chain
         if name not in place.names or is_dunder(name):
             if name in _LOOKUPS and name not in place.names:
-                raise _hidden(place, f"{name}()")
+                raise hidden(place, f"{name}()")
             return  # a builtin, or a name that means the same everywhere
         enclosed = name in place.code.co_freevars
         shown = f"{place.label}[{name}]" if enclosed else self._in_module(place.module, name)
         self._read_attributes(place.names[name], shown, place.module, attributes, place)
 
     def _read_attributes(
-        self, value: Any, shown: str, module: str, attributes: list[str], place: _Place
+        self, value: Any, shown: str, module: str, attributes: list[str], place: Place
     ) -> None:
         """Read a value that was found in a module, or what attributes of it are read."""
         while isinstance(value, ModuleType) and attributes and self.is_users(value.__name__):
@@ -267,10 +299,13 @@ class Reading:
                 break
             shown = f"{shown}.{attributes[0]}"
             value = vars(value)[attributes.pop(0)]
+        self._enter(module)
+        if (origin := module_of(value)) and not self.is_users(origin):
+            self.packages.add(origin.partition(".")[0])
         if value is sys.argv or (value is sys and attributes[:1] == ["argv"]):
             self.note_text("sys.argv", arguments())
         elif value is sys.modules or (value is sys and attributes[:1] == ["modules"]):
-            raise _hidden(place, "sys.modules")
+            raise hidden(place, "sys.modules")
         elif not (value is os.environ or self._is_theirs(value)):
             self._read_value(shown, value, module, place)
 
@@ -278,13 +313,13 @@ class Reading:
         """Whether something is a module of an installed package, which needs no reading."""
         return isinstance(value, ModuleType) and not self.is_users(value.__name__)
 
-    def _read_value(self, shown: str, value: object, module: str, place: _Place) -> None:
+    def _read_value(self, shown: str, value: object, module: str, place: Place) -> None:
         if self._is_code_of_users(value):
             self._note_link(shown, value)
         else:
             self._note_value(shown, value, module, place.label)
 
-    def _read_use(self, use: Use, place: _Place) -> None:
+    def _read_use(self, use: Use, place: Place) -> None:
         """Read names that the function imports itself, and the environment."""
         name, *attributes = use.chain
         for each in place.brought:
@@ -303,23 +338,23 @@ class Reading:
             elif value is os.environ and use.method not in _WRITES_ENVIRONMENT:
                 self._read_variable(use.key, place)
 
-    def _read_import(self, use: Use, place: _Place) -> None:
+    def _read_import(self, use: Use, place: Place) -> None:
         """Read a module that is imported by a text."""
         for name in self._texts_of(use.key, place):
             if not use.called or not isinstance(name, str) or name.startswith("."):
-                raise _hidden(place, "importlib.import_module")
+                raise hidden(place, "importlib.import_module")
             self._read_modules([name], place)
 
-    def _read_modules(self, names: Iterable[str], place: _Place) -> None:
+    def _read_modules(self, names: Iterable[str], place: Place) -> None:
         for each in self._brought([Import(name, name) for name in names], place.module):
             if not self._is_theirs(each.value):
                 self._read_value(f"module {each.alias}", each.value, place.module, place)
 
-    def _texts_of(self, key: object, place: _Place) -> list[object]:
+    def _texts_of(self, key: object, place: Place) -> list[object]:
         """Return what a key may be that was written as a text or as a name."""
         return (place.meanings(key.id) or [None]) if isinstance(key, ast.Name) else [key]
 
-    def _read_variable(self, key: object, place: _Place) -> None:
+    def _read_variable(self, key: object, place: Place) -> None:
         for name in self._texts_of(key, place):
             if not isinstance(name, str):
                 raise TrainerError(
@@ -330,23 +365,15 @@ class Reading:
             if (text := variable(name)) is not None:
                 self.note_text(f"${name}", text)
 
-    def _read_blindly(self, place: _Place) -> None:
+    def _read_blindly(self, place: Place) -> None:
         """Without source: any text in code that reads the environment may be a variable's name."""
         values = [
             resolved(place.names.get(name), attributes[:1]) for name, *attributes in names_read(place.code)
         ]
         if importlib.import_module in values:
-            raise _hidden(place, "importlib.import_module")
+            raise hidden(place, "importlib.import_module")
         if any(value is os.environ or value is os.getenv for value in values):
             for name in sorted(strings_in(place.code)):
                 if name.isidentifier() and (text := variable(name)) is not None:
                     self.note_text(f"${name}", text)
         self._read_modules(sorted(modules_imported(place.code) - {""}), place)
-
-
-def _hidden(place: _Place, means: str) -> TrainerError:
-    """Say that code looks things up by text, so that it is not known what it reads."""
-    return TrainerError(
-        f"{place.label} looks things up with {means}: what it finds decides about results, and the code does "
-        f"not say what that is. Write the names themselves; or {_REMEDY}"
-    )
