@@ -14,12 +14,17 @@ it tells which of them is meant.
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hippotune.errors import TrainerError
 from hippotune.identity.effects import ModuleEffects
+from hippotune.identity.members import module_of
+from hippotune.identity.ownership import is_below_installed
 from hippotune.identity.parts import digest
 from hippotune.identity.reading import Reading
 from hippotune.identity.values import Unidentified
@@ -56,12 +61,22 @@ def fingerprint(trainer: type) -> Fingerprint:
     )
 
 
+def fingerprint_of_function(function: Any) -> str:
+    """Return 16 hexadecimal digits for a function and all that it reads; of a library's, for its name."""
+    module = module_of(function)
+    file = getattr(sys.modules.get(module), "__file__", None)
+    installed = file is not None and is_below_installed(os.path.realpath(file))
+    reading = Reading("__main__" if installed else module, with_effects=False)
+    reading.read("the function", function)
+    return reading.record.digest[:16]
+
+
 def parts_of_object(value: object) -> dict[str, str]:
     """Return what an object is, by name: its class, the user's own code that this reads, its attributes.
 
     An attribute that cannot be identified counts as it is pickled, or else by its class.
     """
-    reading = Reading(type(value).__module__)
+    reading = Reading(type(value).__module__, with_effects=False)
     try:
         reading.note_text("class", reading.writer.name_of(type(value)))
     except TrainerError:

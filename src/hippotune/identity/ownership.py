@@ -44,10 +44,11 @@ def _is_installed(top: str) -> bool:
     if spec is not None:
         folders += [spec.origin if spec.has_location else None, *(spec.submodule_search_locations or ())]
     places = [os.path.realpath(folder) for folder in folders if folder]
-    return not places or any(_is_below_installed(place) for place in places)
+    return not places or any(is_below_installed(place) for place in places)
 
 
-def _is_below_installed(place: str) -> bool:
+def is_below_installed(place: str) -> bool:
+    """Whether a file is of the standard library or of an installed package."""
     parts = PurePath(place).parts
     stdlib = os.path.realpath(sysconfig.get_path("stdlib"))
     return "site-packages" in parts or "dist-packages" in parts or place.startswith(stdlib + os.sep)

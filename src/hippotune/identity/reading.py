@@ -59,6 +59,8 @@ _WRITES_ENVIRONMENT = {"update", "clear"}
 class Reading:
     """One pass over everything that some code reads; `home` is the module that needs no name.
 
+    With effects, what the modules do at their top is read too.
+
     Attributes
     ----------
     record : Record
@@ -69,8 +71,9 @@ class Reading:
         The modules of the user's that the code is in, and those that they import.
     """
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, with_effects: bool = True) -> None:
         self.home = home
+        self._with_effects = with_effects
         self._source = Source()
         self.writer = Writer(self)
         self._labels: dict[int, tuple[object, str]] = {}
@@ -100,6 +103,10 @@ class Reading:
             case ModuleType():
                 self._read_module(value, label)
         return label
+
+    def read(self, name: str, value: object) -> None:
+        """Read a value, or something of the user's own."""
+        self._note_value(name, value, self.home, name)
 
     def _label(self, value: Any) -> str:
         """Return a name of something of the user's own that nothing else has."""
@@ -248,7 +255,7 @@ class Reading:
                 self.modules[name] = replace(known, is_read=True)
             return
         tree = self._source.module_tree(module)
-        if tree is None:
+        if tree is None or not self._with_effects:
             return
         found = [
             each
