@@ -112,6 +112,22 @@ CASES: dict[str, Case] = {
     "a variable that is set": (script("os.environ['FLAG'] = '1'", "pass"), "'1'", "'2'"),
     "a function that an imported module calls": (
         script("import helpers", "self.m = helpers.f()", helpers=f"import torch\ndef configure(): torch.set_default_dtype(torch.float64)\nconfigure()\n{DEF}"), "float64", "float32"),
+    "a default of a dataclass with slots": (script("LR = 0.1\n@dataclass(slots=True)\nclass f:\n    lr: float = LR"), "LR = 0.1", "LR = 0.2"),
+    "a default of a dataclass": (script("LR = 0.1\n@dataclass\nclass f:\n    lr: float = field(default=LR, repr=False)"), "LR = 0.1", "LR = 0.2"),
+    "a default of make_dataclass": (script("LR = 0.1\nf = dataclasses.make_dataclass('C', [('lr', float, LR)])"), "LR = 0.1", "LR = 0.2"),
+    "a default of a pydantic model": (script("import pydantic\nLR = 0.1\nclass f(pydantic.BaseModel):\n    lr: float = LR"), "LR = 0.1", "LR = 0.2"),
+    "an argument of a decorator": (script("AMP = True", "pass", "@torch.autocast('cpu', enabled=AMP)\ndef fwd(self): pass"), "AMP = True", "AMP = False"),
+    "a single dispatch": (
+        script("@functools.singledispatch\ndef f(x): return 0\n@f.register\ndef _(x: torch.Tensor): return x * 1"), "x * 1", "x * 2"),
+    "a metaclass": (script("class Meta(type):\n    def __call__(cls): return 1\nclass f(metaclass=Meta): pass"), ONE, TWO),
+    "a global between underscores": (script("__SCALE__ = 1", "self.m = __SCALE__"), "= 1", "= 2"),
+    "an attribute between underscores": (script("", "self.m = self.__width__", "__width__ = 64"), "= 64", "= 65"),
+    "a number in a library's closure": (script("f = torch.optim.swa_utils.get_ema_multi_avg_fn(0.999)"), "0.999", "0.9"),
+    "a number beside what a library wraps": (script("def g(x): return x\nf = torch.vmap(g, in_dims=0)"), "in_dims=0", "in_dims=1"),
+    "a submodule that is found by its name": (
+        script("import pkg, pkg.models", "self.m = getattr(pkg, self.settings['k']).f()", pkg____init____="", pkg__models=DEF), ONE, TWO),
+    "a variable in a text": (
+        script("os.environ['FOO'] = open(os.path.join(os.path.dirname(__file__), 'foo')).read()", "self.m = os.path.expandvars('a/$FOO')") | {"foo": "one"}, "one", "two"),
 }  # fmt: skip
 
 HARMLESS: dict[str, Case] = {
@@ -170,7 +186,10 @@ def main() -> None:
 
     found = {}
     for name, (files, old, new) in (CASES | HARMLESS).items():
-        commented = {file: f"# a comment\n\n{text}\n# another" for file, text in files.items()}
+        commented = {
+            file: f"# a comment\n\n{text}\n# another" if file.endswith(".py") else text
+            for file, text in files.items()
+        }
         found[name] = [look(files), look(commented), look(edited(files, old, new))]
     print(json.dumps(found))
 

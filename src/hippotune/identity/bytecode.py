@@ -79,6 +79,13 @@ def modules_imported(code: CodeType) -> frozenset[str]:
     return frozenset(found)
 
 
+def stores(code: CodeType, variable: str) -> bool:
+    """Whether code gives a variable of an enclosing function another value, as a counter or a cache is."""
+    return any(
+        each.opname == "STORE_DEREF" and each.argval == variable for each in dis.get_instructions(code)
+    )
+
+
 def strings_in(code: CodeType) -> frozenset[str]:
     """Return the texts that code holds."""
     found = {constant for constant in code.co_consts if isinstance(constant, str)}

@@ -132,6 +132,69 @@ def slot_names(cls: type) -> list[str]:
     return names
 
 
+_FINDERS = (
+    ("pydoc", "locate"),
+    ("pkgutil", "resolve_name"),
+    ("runpy", "run_path"),
+    ("runpy", "run_module"),
+    ("importlib.util", "spec_from_file_location"),
+)
+
+
+def finders() -> list[object]:
+    """Return the functions that find code by a text."""
+    return [getattr(sys.modules[module], name, None) for module, name in _FINDERS if module in sys.modules]
+
+
+def field_defaults(cls: Any) -> Iterator[tuple[str, object]]:
+    """Yield the defaults of the fields of a dataclass or pydantic model, and what makes them, by name."""
+    fields = {**vars(cls).get("__dataclass_fields__", {}), **vars(cls).get("__pydantic_fields__", {})}
+    for name, field in fields.items():
+        for kind in ("default", "default_factory"):
+            value = getattr(field, kind, None)
+            missing = value is None or type(value).__name__ in ("_MISSING_TYPE", "PydanticUndefinedType")
+            if not missing:
+                yield f"{name} ({kind})", value
+
+
+def is_made(cls: type) -> bool:
+    """Whether a dataclass was made by a call, which leaves it in no module."""
+    module = sys.modules.get(cls.__module__)
+    return "__dataclass_fields__" in vars(cls) and getattr(module, cls.__name__, None) is None
+
+
+_PYTHONS_OWN = frozenset(
+    f"__{name}__"
+    for name in [
+        "name",
+        "file",
+        "doc",
+        "builtins",
+        "spec",
+        "loader",
+        "package",
+        "path",
+        "cached",
+        "class",
+        "annotations",
+        "debug",
+        "dict",
+    ]
+)
+
+
+def is_pythons(name: str) -> bool:
+    """Whether a global is one that Python gives every module."""
+    return name in _PYTHONS_OWN
+
+
+def is_constant(value: object) -> bool:
+    """Whether a value is plain and cannot change; paths of installed files are none."""
+    if isinstance(value, tuple | frozenset):
+        return all(map(is_constant, value))
+    return type(value) in (bool, int, float, complex) or (type(value) is str and not os.path.isabs(value))
+
+
 def is_dunder(name: str) -> bool:
     """Whether a name is one of Python's own."""
     return name.startswith("__") and name.endswith("__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -27,6 +28,19 @@ class Place:
         """Return what a name may stand for in it."""
         around = [self.names[name]] if name in self.names else []
         return [*(each.value for each in self.brought if each.alias == name), *around]
+
+    def texts_of(self, key: object) -> list[object]:
+        """Return what a key may be that was written as a text or as a name."""
+        return (self.meanings(key.id) or [None]) if isinstance(key, ast.Name) else [key]
+
+
+def unnamed(place: Place) -> TrainerError:
+    """Say that code reads variables of the environment, and not which."""
+    return TrainerError(
+        f"{place.label} reads environment variables whose names are not in the code; which they are decides "
+        'about results: read each by its name, as os.environ["NAME"], pass what is needed as settings=, '
+        "or give the study a version="
+    )
 
 
 def hidden(place: Place, means: str) -> TrainerError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import dataclasses
 import enum
 import importlib
+import inspect
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -36,17 +36,21 @@ from hippotune.identity.members import (
     arguments,
     defaults,
     enclosed,
+    field_defaults,
+    finders,
     functions_in,
     imported,
     is_dunder,
     is_inner,
+    is_made,
+    is_pythons,
     module_of,
     resolved,
 )
 from hippotune.identity.ownership import is_script, is_users
 from hippotune.identity.parts import Record, effect_name, link, of_source, of_value
-from hippotune.identity.place import REMEDY, Place, hidden
-from hippotune.identity.source import Source, canonical
+from hippotune.identity.place import REMEDY, Place, hidden, unnamed
+from hippotune.identity.source import Definition, Source, canonical
 from hippotune.identity.surroundings import variable
 from hippotune.identity.uses import Import, Use
 from hippotune.identity.values import Unidentified, Writer
@@ -161,8 +165,6 @@ class Reading:
         label = self.named(value)
         self.record.add("link", link(name), label, None if label == name else label)
 
-    # The user's own code.
-
     def _read_class(self, cls: type, label: str) -> None:
         members = vars(cls)
         functions = [f for f in functions_in(members.values()) if f.__module__ == cls.__module__]
@@ -170,25 +172,23 @@ class Reading:
         if definition is not None:
             self._note_source(label, definition.text)
         bases = [self.writer.name_of(base) for base in cls.__mro__[1:]]
-        self.record.add("bases", label, ", ".join(bases))
+        self.record.add("bases", label, ", ".join([*bases, self.writer.name_of(type(cls))]))
+        for name, default in field_defaults(cls):
+            self._note_value(f"{label}.{name}", default, cls.__module__, label)
         generated = "__dataclass_fields__" in members
-        if generated:
-            self._read_fields(cls, label)
+        given = definition.assigned if definition is not None else frozenset()
+        if definition is not None:
+            self._read_arguments(definition, label, cls.__module__)
         for name, value in members.items():
             function = isinstance(value, FunctionType | staticmethod | classmethod | property)
-            if is_inner(name, function, issubclass(cls, enum.Enum)):
+            if name not in given and is_inner(name, function, issubclass(cls, enum.Enum)):
                 continue
             if isinstance(value, MemberDescriptorType) or type(value).__name__ == "_tuplegetter":
                 continue
-            if generated and isinstance(value, FunctionType) and value.__code__.co_filename == "<string>":
+            plain = inspect.unwrap(value) if isinstance(value, FunctionType) else value
+            if generated and isinstance(plain, FunctionType) and plain.__code__.co_filename == "<string>":
                 continue
             self._read_member(cls, label, name, value, function)
-
-    def _read_fields(self, cls: Any, label: str) -> None:
-        for field in dataclasses.fields(cls):
-            if field.default_factory is not dataclasses.MISSING:
-                name = f"{label}.{field.name} (default_factory)"
-                self._note_value(name, field.default_factory, cls.__module__, label)
 
     def _read_member(self, cls: type, label: str, name: str, value: object, function: bool) -> None:
         if isinstance(value, enum.Enum) and isinstance(value, cls):
@@ -202,7 +202,7 @@ class Reading:
     def _is_code_of_users(self, value: object) -> TypeGuard[FunctionType | type]:
         if isinstance(value, FunctionType):
             return self.is_users(value.__globals__.get("__name__"))
-        return isinstance(value, type) and self.is_users(value.__module__)
+        return isinstance(value, type) and (self.is_users(value.__module__) or is_made(value))
 
     def _read_function(self, function: FunctionType, label: str) -> None:
         module = function.__globals__.get("__name__", function.__module__)
@@ -219,6 +219,8 @@ class Reading:
         for name, value in vars(function).items():
             if not is_dunder(name):
                 self._note_value(f"{label}.{name}", value, module, label)
+        for each in found:
+            self._read_arguments(each, label, module)
         imports = [statement for each in found for statement in each.uses.imports]
         place = Place(label, code, names, module, self._brought(imports, module))
         for chain in names_read(code):
@@ -230,6 +232,14 @@ class Reading:
                 self._read_use(use, place)
         if not found:
             self._read_blindly(place)
+
+    def _read_arguments(self, definition: Definition, label: str, module: str) -> None:
+        """Read what the decorators of a definition are given, which a library may keep where nobody looks."""
+        around = vars(sys.modules[module]) if module in sys.modules else {}
+        place = Place(label, definition.arguments, around, module)
+        for chain in names_read(place.code):
+            with suppress(TrainerError):  # as for instance a logger or an application
+                self._read_name(chain, place)
 
     def _brought(self, imports: Iterable[Import], module: str) -> list[Brought]:
         brought, packages = imported(imports, module, self.is_users)
@@ -244,7 +254,8 @@ class Reading:
         if tree is not None:
             self._note_source(f"module {label}", canonical(tree))
         for name, value in list(vars(module).items()):
-            if not is_dunder(name) and not isinstance(value, ModuleType):
+            inner = isinstance(value, ModuleType) and value.__name__.startswith(f"{module.__name__}.")
+            if not is_pythons(name) and (inner or not isinstance(value, ModuleType)):
                 self._note_value(self._in_module(module.__name__, name), value, module.__name__, label)
 
     def _enter(self, name: str, is_read: bool = True) -> None:
@@ -280,11 +291,9 @@ class Reading:
         for each in imports:
             self._enter(each, is_read=False)
 
-    # What it reads.
-
     def _read_name(self, chain: Chain, place: Place) -> None:
         name, *attributes = chain
-        if name not in place.names or is_dunder(name):
+        if name not in place.names or is_pythons(name):
             if name in _LOOKUPS and name not in place.names:
                 raise hidden(place, f"{name}()")
             return  # a builtin, or a name that means the same everywhere
@@ -342,12 +351,16 @@ class Reading:
                     self._read_variable(use.key, place)
             elif asked is importlib.import_module:
                 self._read_import(use, place)
+            elif asked is os.path.expandvars and use.called:
+                self._read_variables_in(use.key, place)
+            elif any(asked is each for each in finders()):
+                raise hidden(place, ".".join(filter(None, (*use.chain, use.method))))
             elif value is os.environ and use.method not in _WRITES_ENVIRONMENT:
                 self._read_variable(use.key, place)
 
     def _read_import(self, use: Use, place: Place) -> None:
         """Read a module that is imported by a text."""
-        for name in self._texts_of(use.key, place):
+        for name in place.texts_of(use.key):
             if not use.called or not isinstance(name, str) or name.startswith("."):
                 raise hidden(place, "importlib.import_module")
             self._read_modules([name], place)
@@ -357,20 +370,19 @@ class Reading:
             if not self._is_theirs(each.value):
                 self._read_value(f"module {each.alias}", each.value, place.module, place)
 
-    def _texts_of(self, key: object, place: Place) -> list[object]:
-        """Return what a key may be that was written as a text or as a name."""
-        return (place.meanings(key.id) or [None]) if isinstance(key, ast.Name) else [key]
-
     def _read_variable(self, key: object, place: Place) -> None:
-        for name in self._texts_of(key, place):
+        for name in place.texts_of(key):
             if not isinstance(name, str):
-                raise TrainerError(
-                    f"{place.label} reads environment variables whose names are not in the code; which they "
-                    'are decides about results: read each by its name, as os.environ["NAME"], '
-                    "pass what is needed as settings=, or give the study a version="
-                )
+                raise unnamed(place)
             if (text := variable(name)) is not None:
                 self.note_text(f"${name}", text)
+
+    def _read_variables_in(self, key: object, place: Place) -> None:
+        """Read the variables that a text has in it, as $NAME or ${NAME}."""
+        for text in place.texts_of(key):
+            names = re.findall(r"\$\{?(\w+)", text) if isinstance(text, str) else [None]
+            for name in names:
+                self._read_variable(name, place)
 
     def _read_blindly(self, place: Place) -> None:
         """Without source: any text in code that reads the environment may be a variable's name."""

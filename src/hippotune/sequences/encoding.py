@@ -36,8 +36,8 @@ def _encoded(argument: Any) -> Any:
 def from_json(obj: Any) -> Sequence:
     """Make the sequence that `to_json` wrote. A plain value is a constant.
 
-    Equal JSON gives one and the same sequence, as long as it is remembered, and holds no function: configs that are read from a
-    store share their sequences as the configs of a grid do.
+    Equal JSON gives one and the same sequence, as long as it is remembered, and holds no function: configs
+    that are read from a store share their sequences as the configs of a grid do.
     """
     written = repr(obj)
     known = _sequences.get(written)
