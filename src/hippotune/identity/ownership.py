@@ -40,7 +40,8 @@ def _is_installed(top: str) -> bool:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(top)
     except (ImportError, ValueError, AttributeError):
         spec = None
-    folders = [getattr(loaded, "__file__", None), *(getattr(loaded, "__path__", ()))]
+    own = {} if loaded is None else vars(loaded)  # a module's __getattr__ may answer for any name
+    folders = [own.get("__file__"), *own.get("__path__", ())]
     if spec is not None:
         folders += [spec.origin if spec.has_location else None, *(spec.submodule_search_locations or ())]
     places = [os.path.realpath(folder) for folder in folders if folder]
