@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,133 @@ def test_a_global_that_workers_would_not_find_is_named(
     monkeypatch.setattr(walkers, "SCALE", 10.0)
     with walk(tmp_path) as study, pytest.raises(TrainerError, match=r"SCALE: 10.0 -> 1.0.*settings="):
         study.eval({"lr": 0.5}, 2)
+
+
+def ten_times() -> float:
+    return 10.0
+
+
+def no_metrics(self: walkers.Walker) -> dict[str, float]:
+    return {"at": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "change"),
+    [
+        (walkers, "factor", ten_times, r"factor \(is\): .*ten_times -> .*factor"),
+        (
+            walkers.Walker,
+            "evaluate",
+            no_metrics,
+            r"Walker.evaluate \(is\): .*no_metrics -> .*Walker.evaluate",
+        ),
+    ],
+)
+def test_a_function_that_was_put_in_place_of_another_after_the_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: object, change: str
+) -> None:
+    monkeypatch.setattr(owner, name, value)
+    with walk(tmp_path) as study, pytest.raises(TrainerError, match=change):
+        study.eval({"lr": 0.5}, 2)
+
+
+LOOKS = """
+from identity import walkers
+class Digits(walkers.Walker):
+    def train(self):
+        self.at += self.lr * getattr(walkers, "SMOOTHING", 1.0)
+"""
+
+
+def test_a_name_that_a_script_adds_to_an_imported_module_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Study("walk", Cell(LOOKS).trainer, home=tmp_path, executor=Local(workers=1)) as study:
+        assert study.eval({"lr": 0.5}, 2)["at"] == 1.0
+    monkeypatch.setattr(walkers, "SMOOTHING", 5.0, raising=False)
+    study = Study("walk", Cell(LOOKS).trainer, home=tmp_path, executor=Local(workers=1))
+    with study, pytest.raises(TrainerError, match=r"identity\.walkers\.SMOOTHING: gone"):
+        study.eval({"lr": 0.5}, 2)
+
+
+PREAMBLE = """
+import argparse, logging, os, random, warnings
+import numpy as np
+import torch
+{top}
+
+import hippotune as hippo
+
+class Walker(hippo.Trainer):
+    def build(self):
+        self.at = torch.zeros(()) + np.zeros(())
+    def setup(self, hp):
+        self.lr = hp["lr"]
+    def train(self):
+        self.at = self.at + self.lr
+    def evaluate(self):
+        return {{"at": float(self.at)}}
+
+study = hippo.Study("walk", Walker, executor=hippo.Local(workers=1))
+study.tune(hippo.GridSearch(hippo.Grid({{"lr": [0.5]}}), "at", "max", max_steps=2), progress=False)
+study.close()
+"""
+HARMLESS = """
+logging.basicConfig(level=logging.INFO)
+warnings.filterwarnings("ignore")
+np.set_printoptions(precision=3)
+os.makedirs("out", exist_ok=True)
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+random.seed(0); np.random.seed(0); torch.manual_seed(0); torch.set_num_threads(1)
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.deterministic = True
+torch.use_deterministic_algorithms(True)
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float, default=1)
+args = parser.parse_args()
+print("arguments", args)
+"""
+
+
+def said_of(folder: Path, top: str) -> tuple[int, str]:
+    """Run a script that has statements at its top; return its status and what it says."""
+    (folder / "top.py").write_text(PREAMBLE.format(top=top))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "top.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("top", "message"),
+    [
+        (
+            "torch.set_default_dtype(torch.float64)",
+            "get_default_dtype(): torch.float64 -> torch.float32",
+        ),
+        ("torch.set_default_device('meta')", "torch.get_default_device(): meta -> cpu"),
+        ("np.seterr(all='raise')", "numpy.geterr(): {"),
+        ("torch.nn.Linear.factor = 2", "what your script does at its top: torch.nn.Linear.factor = 2"),
+    ],
+)
+def test_what_a_script_sets_for_itself_alone_is_refused_by_name(
+    tmp_path: Path, top: str, message: str
+) -> None:
+    status, said = said_of(tmp_path, top)
+    assert status == 1
+    assert message in said
+    assert "build() or prepare()" in said
+
+
+def test_a_script_that_sets_nothing_that_training_needs_runs_without_a_word(tmp_path: Path) -> None:
+    status, said = said_of(tmp_path, HARMLESS)
+    assert (status, said) == (0, "")
+
+
+def test_a_call_of_a_script_that_workers_do_not_make_is_warned_of(tmp_path: Path) -> None:
+    status, said = said_of(tmp_path, "torch.serialization.add_safe_globals([])")
+    assert status == 0
+    assert "torch.serialization.add_safe_globals([]) has no effect in them" in said
 
 
 def test_settings_that_are_changed_between_two_calls_give_new_results(tmp_path: Path) -> None:

@@ -13,6 +13,10 @@ from hippotune import Trainer
 SCALE = 1.0
 
 
+def factor() -> float:
+    return 1.0
+
+
 class Walker(Trainer):
     def build(self) -> None:
         self.at = 0.0
@@ -22,7 +26,7 @@ class Walker(Trainer):
         self.lr = hp.get("lr", self.lr)
 
     def train(self) -> None:
-        self.at += self.lr * SCALE + self.settings.get("bias", 0.0)
+        self.at += self.lr * SCALE * factor() + self.settings.get("bias", 0.0)
 
     def evaluate(self) -> Mapping[str, float]:
         return {"at": self.at, "threads": float(os.environ["OMP_NUM_THREADS"])}

@@ -82,6 +82,7 @@ class Job:
     the parts of the trainer's fingerprint, which workers must find again. `start` is what trials from scratch
     begin with. `study` is for people: whose job it was at first. Where checkpoints are in an object store,
     `storage` is their URL, and the folder is a cache. Where `rehearses`, a fresh interpreter will be needed.
+    `process` are settings of the user's process that workers must have too.
     """
 
     trainer: type[Trainer] | None
@@ -97,6 +98,7 @@ class Job:
     parcel: Parcel | None = None
     fits: Callable[[Mapping[str, Any], int], bool] | None = None
     rehearses: bool = False
+    process: Mapping[str, str] | None = None
 
     @property
     def opened(self) -> type[Trainer]:

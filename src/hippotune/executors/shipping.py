@@ -13,7 +13,7 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -24,6 +24,7 @@ from hippotune.executors.base import Job, Parcel
 from hippotune.executors.worker.wide import Part
 from hippotune.identity.again import changes_by_import
 from hippotune.identity.parts import shown
+from hippotune.identity.process import changed_settings, differing_settings
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.state.functions import SHIPPED
@@ -34,12 +35,15 @@ _CACHED = type(functools.lru_cache(len))
 def pack(job: Job) -> Parcel:
     """Make a job ready for shipping; `TrainerError` where it cannot be."""
     plain = replace(job, trainer=None, parcel=None, fits=None)
-    parcel = wrap(job.opened) if job.parcel is None else job.parcel
+    parcel = wrap(job.opened, job.process) if job.parcel is None else job.parcel
     return replace(parcel, job=plain)
 
 
-def wrap(trainer: type[Trainer]) -> Parcel:
-    """Make a trainer ready for shipping; `TrainerError` where it cannot be."""
+def wrap(trainer: type[Trainer], process: Mapping[str, str] | None = None) -> Parcel:
+    """Make a trainer ready for shipping; `TrainerError` where it cannot be.
+
+    `process` are the settings that workers must have too; None stands for those of this thread.
+    """
     import cloudpickle
 
     name = f"{trainer.__module__}.{trainer.__qualname__}"
@@ -49,7 +53,7 @@ def wrap(trainer: type[Trainer]) -> Parcel:
         if module in sys.modules and module != "__main__":
             cloudpickle.register_pickle_by_value(sys.modules[module])
     try:
-        content = dumped(trainer, by_value)
+        content = dumped((trainer, changed_settings() if process is None else process), by_value)
     except Exception as error:
         raise TrainerError(
             f"trainer {name} cannot be sent to worker processes: {type(error).__name__}: {error}. "
@@ -100,7 +104,7 @@ def unpack(parcel: Parcel) -> Job:
     sys.path[:] = parcel.path
     sys.argv[:] = parcel.arguments
     try:
-        trainer = _imported(parcel.entry) if parcel.entry else pickle.loads(parcel.content)
+        trainer, settings = (_imported(parcel.entry), None) if parcel.entry else pickle.loads(parcel.content)
     except Exception as error:
         raise TrainerError(
             f"trainer {parcel.trainer} cannot be loaded in a worker: {type(error).__name__}: {error}. "
@@ -117,6 +121,12 @@ def unpack(parcel: Parcel) -> Job:
             f"trainer {parcel.trainer} is another one in workers, which import its modules anew: "
             f"{shown(changes)}. Restart after edits of a file; pass values that are set after an import as "
             "settings=, or set them where the module itself does"
+        )
+    if job.code and settings is not None and (changes := differing_settings(settings)):
+        raise TrainerError(
+            f"workers do not have the settings of the process that study {job.study!r} was started in: "
+            f"{shown(changes)}. They import modules and do not run your script: set it in build() or "
+            "prepare(), or where a module is imported that the trainer uses"
         )
     return job
 

@@ -70,6 +70,22 @@ def attributes_read(code: CodeType) -> frozenset[str]:
     return frozenset(found)
 
 
+def modules_imported(code: CodeType) -> frozenset[str]:
+    """Return the modules that import statements in code name, without the dots of relative ones."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname == "IMPORT_NAME"}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= modules_imported(constant)
+    return frozenset(found)
+
+
+def stores(code: CodeType, variable: str) -> bool:
+    """Whether code gives a variable of an enclosing function another value, as a counter or a cache is."""
+    return any(
+        each.opname == "STORE_DEREF" and each.argval == variable for each in dis.get_instructions(code)
+    )
+
+
 def strings_in(code: CodeType) -> frozenset[str]:
     """Return the texts that code holds."""
     found = {constant for constant in code.co_consts if isinstance(constant, str)}

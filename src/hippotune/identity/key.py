@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from hippotune.errors import InvalidInput
+from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.fingerprint import Fingerprint, fingerprint
 from hippotune.identity.parts import differences, of_value
 
@@ -29,7 +30,7 @@ class PlanKey:
     version : str
         ``source:…``, the fingerprint of the training code, or ``version:…`` where the user gave one.
     settings : str
-        The trainer's settings as JSON, with sorted keys.
+        The trainer's settings as JSON, sorted by name; of dicts inside them the order counts.
     seed : int
         The study's seed.
     data : str
@@ -63,13 +64,15 @@ class Identity:
     """A plan's key, with what it was made from.
 
     `parts` are short texts by name, for a person who wants to know why two plans differ; `code` are those of
-    the training code. `imports` are the packages that the training code imports by itself.
+    the training code. `imports` are the installed packages that it uses by itself, `modules` those of the
+    user's that it is in.
     """
 
     key: PlanKey
     parts: Mapping[str, str]
     code: Mapping[str, str] = field(default_factory=dict)
     imports: Collection[str] = ()
+    modules: Mapping[str, ModuleEffects] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -116,9 +119,9 @@ class Identity:
         key = PlanKey(trainer, made_of, _canonical(settings or {}), seed, whole, threads)
         parts = {**code.parts, "seed": str(seed)}
         for name, value in (settings or {}).items():
-            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(value, sort_keys=True))
+            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(_telling(value)))
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
-        return cls(key, parts, code.parts, code.imports)
+        return cls(key, parts, code.parts, code.imports, code.modules)
 
     def changes_to(self, later: Identity) -> list[str]:
         """Return what is different in another plan, for a person to read."""
@@ -156,15 +159,31 @@ class Origin:
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:
-    """Return settings as JSON text that is the same for equal settings."""
+    """Return settings as JSON text that is the same for settings that no trainer can tell apart."""
     for name, value in settings.items():
         if not isinstance(name, str):
             raise InvalidInput(f"settings has the key {name!r}; expected names, as strings")
         try:
-            json.dumps(value, sort_keys=True)
+            json.dumps(value)
         except (TypeError, ValueError) as error:
             raise InvalidInput(
                 f"settings[{name!r}] is {value!r}, which cannot be written as JSON ({error}); "
                 "expected numbers, strings, booleans, None, and lists or dicts of them"
             ) from None
-    return json.dumps(dict(settings), sort_keys=True, separators=(",", ":"))
+    ordered = {name: _telling(settings[name]) for name in sorted(settings)}
+    return json.dumps(ordered, separators=(",", ":"))
+
+
+def _telling(value: Any) -> Any:
+    """Write what JSON would not tell apart: tuples and lists, names and numbers as the keys of a dict."""
+    match value:
+        case tuple():
+            return {"()": [_telling(item) for item in value]}
+        case list():
+            return [_telling(item) for item in value]
+        case dict() if all(isinstance(key, str) and key not in ("()", "{}") for key in value):
+            return {key: _telling(item) for key, item in value.items()}
+        case dict():
+            return {"{}": [[key, _telling(item)] for key, item in value.items()]}
+        case _:
+            return value

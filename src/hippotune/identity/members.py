@@ -7,11 +7,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from hippotune.identity.bytecode import Chain
+from hippotune.identity.uses import Import
 
 
 def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
@@ -28,14 +30,27 @@ def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
                 yield value
 
 
-def resolved(chain: Chain, names: Mapping[str, Any]) -> object:
-    """Follow a chain through modules; None where it leads through anything else."""
-    value = names.get(chain[0])
-    for attribute in chain[1:]:
+def resolved(value: object, attributes: Iterable[str]) -> object:
+    """Follow attributes through modules; None where they lead through anything else."""
+    for attribute in attributes:
         if not isinstance(value, ModuleType):
             return None
         value = getattr(value, attribute, None)
     return value
+
+
+def module_of(value: object) -> str:
+    """Return the name of a module, or of the one that defines something."""
+    match value:
+        case ModuleType():
+            name: object = value.__name__
+        case FunctionType():
+            name = value.__globals__.get("__name__")
+        case type() | BuiltinFunctionType():
+            name = value.__module__
+        case _:
+            name = type(value).__module__
+    return name if isinstance(name, str) else ""
 
 
 def arguments() -> str:
@@ -62,29 +77,41 @@ def enclosed(function: FunctionType) -> dict[str, Any]:
     return variables
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What an import statement inside a function brings in, and which module's name that is."""
+
+    alias: str
+    value: Any
+    module: str
+    name: str | None = None
+
+
 def imported(
-    imports: Mapping[str, tuple[str, str | None, int]], module: str, is_users: Callable[[object], bool]
-) -> tuple[dict[str, Any], set[str]]:
+    imports: Iterable[Import], module: str, is_users: Callable[[object], bool]
+) -> tuple[list[Brought], set[str]]:
     """Return what import statements inside a function bring in, and the packages that it comes from.
 
     Only the user's own modules are loaded for it.
     """
-    found: dict[str, Any] = {}
+    found: list[Brought] = []
     packages: set[str] = set()
-    for alias, (name, attribute, level) in imports.items():
-        try:
-            origin = importlib.util.resolve_name("." * level + name, _package_of(module)) if level else name
+    for each in imports:
+        name = "." * each.level + each.module
+        with suppress(ImportError, AttributeError):  # training fails on it too, or does without
+            origin = importlib.util.resolve_name(name, _package_of(module)) if each.level else name
             packages.add(origin.partition(".")[0])
-            loaded = sys.modules.get(origin)
-            if loaded is None and is_users(origin):
-                loaded = importlib.import_module(origin)
+            if origin not in sys.modules and is_users(origin):
+                importlib.import_module(origin)
+            loaded = sys.modules.get(each.bound or origin)
             if loaded is None:
                 continue
-            if attribute is not None and not hasattr(loaded, attribute) and is_users(origin):
-                importlib.import_module(f"{origin}.{attribute}")
-            found[alias] = loaded if attribute is None else getattr(loaded, attribute)
-        except (ImportError, AttributeError):
-            continue  # training fails on it too, or does without
+            if each.attribute is None:
+                found.append(Brought(each.alias, loaded, loaded.__name__))
+                continue
+            if not hasattr(loaded, each.attribute) and is_users(origin):
+                importlib.import_module(f"{origin}.{each.attribute}")
+            found.append(Brought(each.alias, getattr(loaded, each.attribute), origin, each.attribute))
     return found, packages
 
 
@@ -103,6 +130,69 @@ def slot_names(cls: type) -> list[str]:
                 is_private = name.startswith("__") and not is_dunder(name)
                 names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
     return names
+
+
+_FINDERS = (
+    ("pydoc", "locate"),
+    ("pkgutil", "resolve_name"),
+    ("runpy", "run_path"),
+    ("runpy", "run_module"),
+    ("importlib.util", "spec_from_file_location"),
+)
+
+
+def finders() -> list[object]:
+    """Return the functions that find code by a text."""
+    return [getattr(sys.modules[module], name, None) for module, name in _FINDERS if module in sys.modules]
+
+
+def field_defaults(cls: Any) -> Iterator[tuple[str, object]]:
+    """Yield the defaults of the fields of a dataclass or pydantic model, and what makes them, by name."""
+    fields = {**vars(cls).get("__dataclass_fields__", {}), **vars(cls).get("__pydantic_fields__", {})}
+    for name, field in fields.items():
+        for kind in ("default", "default_factory"):
+            value = getattr(field, kind, None)
+            missing = value is None or type(value).__name__ in ("_MISSING_TYPE", "PydanticUndefinedType")
+            if not missing:
+                yield f"{name} ({kind})", value
+
+
+def is_made(cls: type) -> bool:
+    """Whether a dataclass was made by a call, which leaves it in no module."""
+    module = sys.modules.get(cls.__module__)
+    return "__dataclass_fields__" in vars(cls) and getattr(module, cls.__name__, None) is None
+
+
+_PYTHONS_OWN = frozenset(
+    f"__{name}__"
+    for name in [
+        "name",
+        "file",
+        "doc",
+        "builtins",
+        "spec",
+        "loader",
+        "package",
+        "path",
+        "cached",
+        "class",
+        "annotations",
+        "debug",
+        "dict",
+    ]
+)
+
+
+def is_pythons(name: str) -> bool:
+    """Whether a global is one that Python gives every module."""
+    return name in _PYTHONS_OWN
+
+
+def is_constant(value: object) -> bool:
+    """Whether a value is plain and cannot change; paths of installed files are none."""
+    if isinstance(value, tuple | frozenset):
+        return all(map(is_constant, value))
+    return type(value) in (bool, int, float, complex) or (type(value) is str and not os.path.isabs(value))
 
 
 def is_dunder(name: str) -> bool:

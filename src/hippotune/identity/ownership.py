@@ -40,14 +40,16 @@ def _is_installed(top: str) -> bool:
         spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(top)
     except (ImportError, ValueError, AttributeError):
         spec = None
-    folders = [getattr(loaded, "__file__", None), *(getattr(loaded, "__path__", ()))]
+    own = {} if loaded is None else vars(loaded)  # a module's __getattr__ may answer for any name
+    folders = [own.get("__file__"), *own.get("__path__", ())]
     if spec is not None:
         folders += [spec.origin if spec.has_location else None, *(spec.submodule_search_locations or ())]
     places = [os.path.realpath(folder) for folder in folders if folder]
-    return not places or any(_is_below_installed(place) for place in places)
+    return not places or any(is_below_installed(place) for place in places)
 
 
-def _is_below_installed(place: str) -> bool:
+def is_below_installed(place: str) -> bool:
+    """Whether a file is of the standard library or of an installed package."""
     parts = PurePath(place).parts
     stdlib = os.path.realpath(sysconfig.get_path("stdlib"))
     return "site-packages" in parts or "dist-packages" in parts or place.startswith(stdlib + os.sep)

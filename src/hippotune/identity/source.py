@@ -43,6 +43,28 @@ class Definition:
         return canonical([self.node.bases, self.node.keywords, self.node.decorator_list, _undocumented(rest)])
 
     @cached_property
+    def assigned(self) -> frozenset[str]:
+        """The names that the body of a class gives values by itself."""
+        targets = [
+            target
+            for inner in getattr(self.node, "body", ())
+            for target in getattr(inner, "targets", None) or [getattr(inner, "target", None)]
+        ]
+        return frozenset(target.id for target in targets if isinstance(target, ast.Name))
+
+    @cached_property
+    def arguments(self) -> CodeType:
+        """What its decorators, and of a class its metaclass and the like, are given, compiled."""
+        calls: list[Any] = [
+            each for each in getattr(self.node, "decorator_list", ()) if isinstance(each, ast.Call)
+        ]
+        calls += [self.node] if isinstance(self.node, ast.ClassDef) else []
+        values = [value for each in calls for value in getattr(each, "args", ())]
+        values += [keyword.value for each in calls for keyword in each.keywords]
+        body: list[ast.stmt] = [ast.Expr(value) for value in values]
+        return compile(ast.fix_missing_locations(ast.Module(body, [])), "", "exec")
+
+    @cached_property
     def uses(self) -> Uses:
         """What it does with names from around it."""
         return uses_in(self.node)

@@ -28,12 +28,26 @@ class Use:
     called: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A name that an import statement binds: to `attribute` of a module, or to `bound`, a module.
+
+    ``import a.b`` loads ``a.b`` and binds ``a``. One alias may be bound several times, as in two branches.
+    """
+
+    alias: str
+    module: str
+    attribute: str | None = None
+    level: int = 0
+    bound: str = ""
+
+
 @dataclass(slots=True)
 class Uses:
-    """All uses, and what a function's own import statements bring in: module, name and level by alias."""
+    """All uses, and what a function's own import statements bring in."""
 
     around: list[Use] = field(default_factory=list)
-    imports: dict[str, tuple[str, str | None, int]] = field(default_factory=dict)
+    imports: list[Import] = field(default_factory=list)
 
 
 def uses_in(function: Any) -> Uses:
@@ -57,11 +71,13 @@ class _Reader(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             top = alias.name.partition(".")[0]
-            self.found.imports[alias.asname or top] = (alias.name if alias.asname else top, None, 0)
+            bound = alias.name if alias.asname else top
+            self.found.imports.append(Import(alias.asname or top, alias.name, bound=bound))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for alias in node.names:
-            self.found.imports[alias.asname or alias.name] = (node.module or "", alias.name, node.level)
+            module = node.module or ""
+            self.found.imports.append(Import(alias.asname or alias.name, module, alias.name, node.level))
 
     def visit_Call(self, node: ast.Call) -> None:
         target, method = node.func, ""

@@ -31,7 +31,8 @@ from types import (
 from typing import Any, Protocol
 
 from hippotune.identity.arrays import array_text
-from hippotune.identity.members import slot_names
+from hippotune.identity.bytecode import stores
+from hippotune.identity.members import enclosed, is_constant, is_made, slot_names
 
 _LOCKS = (
     type(threading.Lock()),
@@ -199,23 +200,25 @@ class Writer:
             return self._code.named(function)
         code = function.__code__
         name = f"{function.__globals__.get('__name__')}.{code.co_qualname}"
-        if (wrapped := getattr(function, "__wrapped__", None)) is not None:
-            return f"{name} of {self.write(wrapped, path, module)}"
         held = []
-        for cell in function.__closure__ or ():
-            try:
-                content = cell.cell_contents
-            except ValueError:
+        if (wrapped := getattr(function, "__wrapped__", None)) is not None:
+            held.append(self.write(wrapped, path, module))
+        if isinstance(registry := getattr(function, "registry", None), MappingProxyType):  # of singledispatch
+            held += sorted(self.write(pair, path, module) for pair in registry.items())
+        for variable, content in enclosed(function).items():
+            if content is wrapped:
                 continue
             if isinstance(content, FunctionType | type | MethodType | functools.partial):
                 held.append(self.write(content, path, module))
+            elif is_constant(content) and not stores(code, variable):
+                held.append(f"{variable}={self.write(content, path, module)}")
         return f"{name}({', '.join(held)})" if held else name
 
     def name_of(self, value: type | ModuleType) -> str:
         """Return the name of a class or module, having read those of the user."""
         if isinstance(value, ModuleType):
             return self._code.named(value) if self._code.is_users(value.__name__) else value.__name__
-        if self._code.is_users(value.__module__):
+        if self._code.is_users(value.__module__) or is_made(value):
             return self._code.named(value)
         return (
             value.__qualname__

@@ -1,4 +1,4 @@
-"""Versions of Python, and of the libraries that training uses: torch, NumPy, and those of adapters."""
+"""Versions of Python and of the libraries that training uses: torch, NumPy, adapters' and what it names."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def versions(imported: Collection[str] = ()) -> dict[str, str]:
     """Return the versions in use, of libraries that are loaded or that the training code imports."""
     found = {"python": platform.python_version()}
     adapted = [name for name in _ADAPTED if f"hippotune.adapters.{name}" in sys.modules]
-    for name in (*_LIBRARIES, *adapted):
+    used = {name for name in imported if name not in sys.stdlib_module_names and name != "hippotune"}
+    for name in sorted({*_LIBRARIES, *adapted, *used}):
         loaded = getattr(sys.modules.get(name), "__version__", None)
         if loaded is None and name in imported:
             try:
                 loaded = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 continue
-        if loaded is not None:
+        if isinstance(loaded, str):
             found[name] = _release(str(loaded))
     return found
 

@@ -6,16 +6,20 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import reduce
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hippotune import checks
-from hippotune.errors import InvalidInput
+from hippotune.errors import InvalidInput, TrainerError
 from hippotune.sequences.base import FOREVER, Distribution, Piece, Sequence
 from hippotune.sequences.laws import Free, Listed
 from hippotune.sequences.values import Value, plain, rounded_value, tagged
 
 _may_import = True
+_identified: Callable[[Any], str] | None = None
+_stored: WeakKeyDictionary[Any, Mapping[str, str | None]] = WeakKeyDictionary()
 _SHOWN = 8
 """A longer table is shown shortened."""
 
@@ -63,7 +67,8 @@ class Function(Sequence):
 
     With `steps` it is called at once for that many steps, and the result is a `Table`: frozen, and stored by
     its values. Without, it is called when a value is needed, two are equal only if the function is the same,
-    and it is stored by reference: it must be importable, and its source must not change under a stored plan.
+    and it is stored by reference: it must be importable, and neither its source nor what it reads (globals,
+    functions, closures) may change under a stored plan.
     """
 
     __slots__ = ()
@@ -79,6 +84,8 @@ class Function(Sequence):
 
     def __init__(self, fn: Callable[[int], Value], steps: int | None = None) -> None:
         super().__init__(fn, None)
+        if (known := _known(fn)) is not None and known != _fingerprint(fn):
+            raise _changed(fn.__qualname__)
 
     def _piece(self, step: int) -> Piece:
         return Piece(Free(self.arguments[0], 0), FOREVER)
@@ -98,7 +105,9 @@ class Function(Sequence):
                 "(a lambda, or defined inside a function); pass steps= to store its values, "
                 "or define it in a module"
             )
-        return {"family": "Function", "fn": reference, "source": _fingerprint(function)}
+        fingerprint = _fingerprint(function)
+        _store(function, fingerprint)
+        return {"family": "Function", "fn": reference, **fingerprint}
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Any:
@@ -109,11 +118,10 @@ class Function(Sequence):
             function = _imported(reference)
         except (ImportError, AttributeError, ValueError) as error:
             raise InvalidInput(f"the stored function {reference} cannot be imported: {error}") from None
-        if arguments.get("source") != _fingerprint(function):
-            raise InvalidInput(
-                f"the stored function {reference} is not what it was: its source has changed, so its values "
-                "may have; put it back, or give the new one another name"
-            )
+        stored = {name: arguments[name] for name in ("source", "code") if name in arguments}
+        if stored != _fingerprint(function, "code" in stored):
+            raise _changed(reference)
+        _store(function, stored)
         return cls(function)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -128,6 +136,12 @@ def refuse_functions() -> None:
     """Take no function by name any more: for a server, which runs no user code, and those that ask it."""
     global _may_import
     _may_import = False
+
+
+def identify_functions_by(identified: Callable[[Any], str]) -> None:
+    """Have functions stored with the identity of all that they read, which is not the core's to find."""
+    global _identified
+    _identified = identified
 
 
 def _check_callable(fn: object) -> None:
@@ -152,10 +166,36 @@ def _imported(reference: str) -> Any:
     return reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-def _fingerprint(function: Any) -> str | None:
-    """Return a digest of the source; None where there is none to be had, as for built-in functions."""
+def _changed(reference: str) -> InvalidInput:
+    return InvalidInput(
+        f"the stored function {reference} is not what it was: its source has changed, or what it reads, so "
+        "its values may have; put it back, or give the new one another name"
+    )
+
+
+def _known(function: Any) -> Mapping[str, str | None] | None:
+    try:
+        return _stored.get(function)
+    except TypeError:
+        return None  # of a kind that cannot be referred to weakly: built in, and never another
+
+
+def _store(function: Any, fingerprint: Mapping[str, str | None]) -> None:
+    with suppress(TypeError):
+        _stored[function] = fingerprint
+
+
+def _fingerprint(function: Any, whole: bool = True) -> dict[str, str | None]:
+    """Return what a function is: all that it reads, or its source where that is not known, or asked for."""
+    if whole and _identified is not None:
+        try:
+            return {"code": _identified(function)}
+        except TrainerError as error:
+            raise InvalidInput(
+                f"{function!r} cannot be stored: {error}; or pass steps= to store its values"
+            ) from None
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError):
-        return None
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+        return {"source": None}  # built in
+    return {"source": hashlib.sha256(source.encode()).hexdigest()[:16]}

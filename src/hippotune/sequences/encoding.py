@@ -36,14 +36,16 @@ def _encoded(argument: Any) -> Any:
 def from_json(obj: Any) -> Sequence:
     """Make the sequence that `to_json` wrote. A plain value is a constant.
 
-    Equal JSON gives one and the same sequence, as long as it is remembered: configs that are read from a
-    store share their sequences as the configs of a grid do.
+    Equal JSON gives one and the same sequence, as long as it is remembered, and holds no function: configs
+    that are read from a store share their sequences as the configs of a grid do.
     """
     written = repr(obj)
     known = _sequences.get(written)
     if known is not None:
         return known
     made: Sequence = _decoded(obj) if isinstance(obj, Mapping) else as_sequence(obj)
+    if "'Function'" in written:
+        return made  # it may be another one the next time, as what it reads may change
     if len(_sequences) >= _REMEMBERED:
         _sequences.clear()
     _sequences[written] = made

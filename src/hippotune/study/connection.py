@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippotune.errors import HippoError
+from hippotune.executors.shipping import is_importable
 from hippotune.history.logged import Logged
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity, PlanKey
@@ -29,6 +30,7 @@ from hippotune.study.recorded import recorded
 from hippotune.study.report import Trace
 from hippotune.study.start import find_start
 from hippotune.study.tuning import Tuning
+from hippotune.study.unsent import refuse_unsent
 from hippotune.tuners.base import Tuner
 from hippotune.view import View, open_view
 
@@ -100,6 +102,8 @@ class Connection:
 
     def _begin(self, identity: Identity) -> Runtime:
         terms, waived = Terms.of(self._study), self._study._version is not None
+        if not terms.executor.virtual:
+            self.warnings += refuse_unsent(identity, is_importable)
         opened = open_plan(terms, identity, versions(identity.imports), waived)
         self.notes += opened.notes
         self.warnings += opened.warnings

@@ -11,6 +11,7 @@ from hippotune.errors import InvalidInput, NotExact
 from hippotune.executors.base import Executor, Job, Parcel
 from hippotune.identity.key import Identity, Origin
 from hippotune.identity.opening import noted_threads, noted_versions, said_of_move
+from hippotune.identity.process import changed_settings
 from hippotune.plan.facts import refutation, width_refutation
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
@@ -112,6 +113,7 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
         storage=storage,
         parcel=study.parcel,
         fits=study.fits,
+        process=changed_settings(),
     )
     try:
         runtime = Runtime(

@@ -50,7 +50,8 @@ class Trainer(ABC):
         What differs each time and means nothing to training: attributes, as ``"self.started"``, with all
         that they hold, and metrics, as ``"seconds"``. They are saved, but not compared.
     settings : Mapping[str, Any]
-        What the study was given as ``settings=``: fixed for all trials, part of the plan's identity.
+        What the study was given as ``settings=``, sorted by name: fixed for all trials, part of the plan's
+        identity.
     seed : int
         The trial's seed: the value of a hyper-parameter ``seed`` at its first step, or else the study's seed.
     """
@@ -59,7 +60,9 @@ class Trainer(ABC):
     volatile: ClassVar[Set[str]] = frozenset()
 
     def __init__(self, settings: Mapping[str, Any] | None = None, seed: int = 0) -> None:
-        self.settings: Mapping[str, Any] = dict(settings or {})
+        self.settings: Mapping[str, Any] = dict(
+            sorted((settings or {}).items(), key=lambda item: str(item[0]))
+        )
         self.seed = seed
 
     def prepare(self) -> None:  # noqa: B027 - optional

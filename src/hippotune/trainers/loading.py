@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hippotune.errors import TrainerError
+from hippotune.identity.process import running_trainer
 from hippotune.sequences.config import Config
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.session import Session
@@ -32,7 +33,7 @@ def load_trainer(
     """
     session = Session(trainer, settings, seed, bare, start=start)
     try:
-        with opened() as file:
+        with opened() as file, running_trainer():
             session.start(config, step, file, warm=False)
     except TrainerError:
         if not bare:
