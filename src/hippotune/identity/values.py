@@ -141,8 +141,13 @@ class Writer:
         if isinstance(value, type | FunctionType | ModuleType):
             return self._other(value, path, module)
         _refuse_what_changes(value, path)
-        state = dict(getattr(value, "__dict__", {}))
-        state |= {name: getattr(value, name) for name in slot_names(type(value)) if hasattr(value, name)}
+        kind = type(value)
+        state = {
+            name: each
+            for name, each in getattr(value, "__dict__", {}).items()
+            if not isinstance(getattr(kind, name, None), functools.cached_property)  # it follows from the rest
+        }
+        state |= {name: getattr(value, name) for name in slot_names(kind) if hasattr(value, name)}
         content = ""
         match value:
             case dict():
@@ -155,7 +160,7 @@ class Writer:
                 content = array
             case BaseException():
                 content = self.write(value.args, path, module)
-        return f"{self.name_of(type(value))}{content}{self._items(sorted(state.items()), path, module)}"
+        return f"{self.name_of(kind)}{content}{self._items(sorted(state.items()), path, module)}"
 
     def _other(self, value: Any, path: str, module: str) -> str:
         match value:
