@@ -145,7 +145,7 @@ class Writer:
         state = {
             name: each
             for name, each in getattr(value, "__dict__", {}).items()
-            if not isinstance(getattr(kind, name, None), functools.cached_property)  # it follows from the rest
+            if not isinstance(getattr(kind, name, None), functools.cached_property)  # of the rest
         }
         state |= {name: getattr(value, name) for name in slot_names(kind) if hasattr(value, name)}
         content = ""

@@ -1,11 +1,11 @@
-"""How wide: the rule that shares devices out over work of different length, in exact arithmetic.
+"""How wide: the rule that shares slots out over work of different length, in exact arithmetic.
 
-Every piece of work has a time h, which is what it still takes on one whole device. Its width is its share of
-all the time there is, ``floor(h · devices / Σh)``, but at most `max_width`; what is worth less than one
-device shares one with others, at most `packing` of them. That is the published formula, `share`. It is
-completed by two rules:
+Every piece of work has a time h, which is what it still takes on one whole slot. Its width is its share of
+all the time there is, ``floor(h · slots / Σh)``, but at most `max_width`; what is worth less than one slot
+shares one with others, at most `packing` of them. That is the published formula, `share`. It is completed by
+two rules:
 
-* If more devices are needed than there are, the longest go first and the rest waits.
+* If more slots are needed than there are, the longest go first and the rest waits.
 * What is left over goes, one step at a time, to the path that would finish last (`spread`).
 
 Widths are 0 (waits), 1/packing, or whole numbers. A piece of work may be tied to fewer widths than these: it
@@ -35,22 +35,22 @@ def ladder(packing: int, max_width: int) -> Ladder:
 
 
 def _whole(width: Fraction) -> int:
-    """Return the devices that a width has to itself."""
+    """Return the slots that a width has to itself."""
     return width.numerator if width.denominator == 1 else 0
 
 
-def share(time: Time, total: Time, devices: int, steps: Ladder) -> Fraction:
-    """Return the widest step of a ladder within a share of the devices; its narrowest at least."""
+def share(time: Time, total: Time, slots: int, steps: Ladder) -> Fraction:
+    """Return the widest step of a ladder within a share of the slots; its narrowest at least."""
     if not total:
         return steps[0]
-    portion = Fraction(time) * devices // Fraction(total)
+    portion = Fraction(time) * slots // Fraction(total)
     return next((step for step in reversed(steps) if 1 <= _whole(step) <= portion), steps[0])
 
 
-def fitted(times: Sequence[Time], wanted: Sequence[Fraction], devices: int) -> list[Fraction]:
-    """Return the widths wanted as far as devices go: the longest first, the rest waits."""
+def fitted(times: Sequence[Time], wanted: Sequence[Fraction], slots: int) -> list[Fraction]:
+    """Return the widths wanted as far as slots go: the longest first, the rest waits."""
     chosen = [WAITS] * len(times)
-    room = Room(devices)
+    room = Room(slots)
     for index in longest_first(times):
         if room.take(WAITS, wanted[index]):
             chosen[index] = wanted[index]
@@ -58,15 +58,15 @@ def fitted(times: Sequence[Time], wanted: Sequence[Fraction], devices: int) -> l
 
 
 def longest_first(times: Sequence[Time]) -> list[int]:
-    """Return the indices in the order in which devices are given out."""
+    """Return the indices in the order in which slots are given out."""
     return sorted(range(len(times)), key=lambda each: (-times[each], each))
 
 
 class Room:
     """Devices, and how much of them is taken."""
 
-    def __init__(self, devices: int, taken: Iterable[Fraction] = ()) -> None:
-        self._left = devices
+    def __init__(self, slots: int, taken: Iterable[Fraction] = ()) -> None:
+        self._left = slots
         self._packed = Fraction(0)
         for width in taken:
             self._change(WAITS, width)
@@ -92,7 +92,7 @@ class Room:
 def spread(
     times: Sequence[Time],
     chosen: Sequence[Fraction],
-    devices: int,
+    slots: int,
     ladders: Sequence[Ladder],
     speed: Speed,
 ) -> list[Fraction]:
@@ -101,7 +101,7 @@ def spread(
     What waits comes before all else. A step that would make nothing faster is not taken.
     """
     given = list(chosen)
-    room = Room(devices, given)
+    room = Room(slots, given)
     queue: list[tuple[bool, Fraction, Fraction, int, Fraction]] = []
 
     def enter(index: int) -> None:
