@@ -90,7 +90,7 @@ def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_pa
     with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
         runtime = study._connection.open()
         study.eval(REHEARSED, 2)
-        until(lambda: runtime.ask(lambda: runtime.loop.engine.workers.slots) == 2)
+        until(lambda: len(runtime.ask(lambda: runtime.loop.engine.workers.idle)) == 2)
         report = study.tune(Asks((LONG, 30)), progress=False)
         platforms = {checkpoint.platform for _, checkpoint in runtime.plan.checkpoints()}
     assert trained(report, 1)[0].last == 1
