@@ -247,7 +247,10 @@ def said_of(folder: Path, top: str) -> tuple[int, str]:
         ),
         ("torch.set_default_device('meta')", "torch.get_default_device(): meta -> cpu"),
         ("np.seterr(all='raise')", "numpy.geterr(): {"),
-        ("torch.nn.Linear.factor = 2", "what your script does at its top: torch.nn.Linear.factor = 2"),
+        (
+            "torch.nn.Linear.factor = 2",
+            "so they would train without: torch.nn.Linear.factor = 2",
+        ),
     ],
 )
 def test_what_a_script_sets_for_itself_alone_is_refused_by_name(
@@ -265,9 +268,14 @@ def test_a_script_that_sets_nothing_that_training_needs_runs_without_a_word(tmp_
 
 
 def test_a_call_of_a_script_that_workers_do_not_make_is_warned_of(tmp_path: Path) -> None:
-    status, said = said_of(tmp_path, "torch.serialization.add_safe_globals([])")
+    status, said = said_of(tmp_path, "torch.set_flush_denormal(False)")
     assert status == 0
-    assert "torch.serialization.add_safe_globals([]) has no effect in them" in said
+    assert "torch.set_flush_denormal(False) is not called in them" in said
+
+
+def test_what_a_script_does_with_results_is_no_part_of_a_plan(tmp_path: Path) -> None:
+    status, said = said_of(tmp_path, "np.save('curve.npy', [1.0]); torch.save([1.0], 'curve.pt')")
+    assert (status, said) == (0, "")
 
 
 def test_settings_that_are_changed_between_two_calls_give_new_results(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_arguments_do_not_count_elsewhere(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_looking_things_up_by_texts_is_refused(expression: str) -> None:
     with pytest.raises(
-        TrainerError, match=r"Digits.train looks things up with .* Write the names themselves"
+        TrainerError, match=r"Digits.train looks things up with .* Write the names in the code"
     ):
         fingerprint(Cell("import importlib\n" + READS.format(expression)).trainer)
 

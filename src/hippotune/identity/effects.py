@@ -31,6 +31,8 @@ _HARMLESS_PACKAGES = {
 }  # fmt: skip
 _HARMLESS_OWNERS = {"logging", "matplotlib", "pandas", "pytest", "ssl", "sys", "warnings"}
 _SETS = re.compile(r"(set|register|enable|disable|use)_.*|register|update")
+# Objects with the settings of a package.
+_OBJECTS = ("torch.backends", "jax._src.config")
 _NOT_ON_IMPORT = re.compile("__main__|TYPE_CHECKING")
 _REGISTERS = re.compile(r".*(regist|custom_op|impl).*")
 
@@ -75,9 +77,14 @@ class ModuleEffects:
     is_read: bool
 
 
-def effects_in(tree: ast.Module, names: Mapping[str, Any], is_users: Any) -> list[Effect]:
-    """Return the effects of a module, in order."""
-    return list(_Module(names, is_users).effects(tree.body, ()))
+def effects_in(
+    tree: ast.Module, names: Mapping[str, Any], is_users: Any, is_script: bool = False
+) -> list[Effect]:
+    """Return the effects of a module, in order.
+
+    Of the calls in a script only those count that set or register something: the others may be about results.
+    """
+    return list(_Module(names, is_users, _SETS if is_script else None).effects(tree.body, ()))
 
 
 def modules_imported(tree: ast.Module, package: str) -> list[str]:
@@ -112,9 +119,10 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 class _Module:
-    def __init__(self, names: Mapping[str, Any], is_users: Any) -> None:
+    def __init__(self, names: Mapping[str, Any], is_users: Any, only: re.Pattern[str] | None) -> None:
         self._names = names
         self._is_users = is_users
+        self._only = only
 
     def effects(self, body: list[ast.stmt], under: tuple[ast.expr, ...]) -> Iterator[Effect]:
         for statement in body:
@@ -145,7 +153,7 @@ class _Module:
             case ast.Expr(value=ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, *_])):
                 return None if (package := self._owner(owner)) is None else (package, True, statement)
             case ast.Expr(value=ast.Call() as call):
-                package = self._called(call.func)
+                package = self._called(call.func, self._only)
                 return None if package is None else (package, False, statement)
             case _:
                 return None
@@ -208,8 +216,8 @@ class _Module:
             if isinstance(owner, type):
                 name = owner.__module__
         else:
-            kind = type(value).__module__  # an object at the top of a package, such as torch.backends.cudnn
-            name = kind if value is not None and kind.startswith("torch.backends") else ""
+            kind = type(value).__module__
+            name = kind if value is not None and kind.startswith(_OBJECTS) else ""
         return (
             None if not isinstance(name, str) or not name or self._is_users(name) else name.partition(".")[0]
         )

@@ -100,7 +100,10 @@ def imported(
         name = "." * each.level + each.module
         with suppress(ImportError, AttributeError):  # training fails on it too, or does without
             origin = importlib.util.resolve_name(name, _package_of(module)) if each.level else name
-            packages.add(origin.partition(".")[0])
+            package = origin.partition(".")[0]
+            packages.add(package)
+            if not is_users(origin) and package not in sys.stdlib_module_names:
+                continue  # the code says the name; whether it is loaded by now differs
             if origin not in sys.modules and is_users(origin):
                 importlib.import_module(origin)
             loaded = sys.modules.get(each.bound or origin)

@@ -46,6 +46,6 @@ def unnamed(place: Place) -> TrainerError:
 def hidden(place: Place, means: str) -> TrainerError:
     """Say that code looks things up by text, so that it is not known what it reads."""
     return TrainerError(
-        f"{place.label} looks things up with {means}: what it finds decides about results, and the code does "
-        f"not say what that is. Write the names themselves; or {REMEDY}"
+        f"{place.label} looks things up with {means}: Hippo cannot see what it finds, and results depend on "
+        f"it. Write the names in the code, or {REMEDY}"
     )

@@ -99,13 +99,18 @@ class Reading:
         label = self._label(value)
         self._labels[id(value)] = (value, label)
         self._enter(module_of(value))
-        match value:
-            case type():
-                self._read_class(value, label)
-            case FunctionType():
-                self._read_function(value, label)
-            case ModuleType():
-                self._read_module(value, label)
+        try:
+            match value:
+                case type():
+                    self._read_class(value, label)
+                case FunctionType():
+                    self._read_function(value, label)
+                case ModuleType():
+                    self._read_module(value, label)
+        except Exception:  # who reads it next has to hear that too
+            del self._labels[id(value)]
+            self._taken.discard(label)
+            raise
         return label
 
     def read(self, name: str, value: object) -> None:
@@ -147,7 +152,11 @@ class Reading:
         self._values[name] = value
         try:
             text = self.writer.write(value, name, module)
+        except TrainerError:
+            del self._values[name]
+            raise
         except Unidentified as error:
+            del self._values[name]
             what = name if error.path == name else f"{name} (at {error.path})"
             kind = type(error.value)
             raise TrainerError(
@@ -268,26 +277,20 @@ class Reading:
         tree = self._source.module_tree(module)
         if tree is None or not self._with_effects:
             return
-        found = [
-            each
-            for each in effects_in(tree, vars(module), self.is_users)
-            if each.package or not is_script(name)  # a script may call the function that tunes
-        ]
+        found = effects_in(tree, vars(module), self.is_users, is_script(name))
         within = modules_in(tree, getattr(module, "__package__", None) or "")
         imports = tuple(each for each in within if each in sys.modules and self.is_users(each))
         self.modules[name] = ModuleEffects(tuple(found), imports, is_read)
         label = self._module_name(name)
         if found:
             self.record.add("effects", label, "".join(each.text for each in found))
-        used = set(self.packages)
         for effect in found:
             shown = effect_name(label, effect.shown)
             self.record.add("effect", shown, effect.text, of_source(effect.text))
             place = Place(shown, effect.code, vars(module), name)
-            for chain in names_read(effect.code):
+            for chain in () if is_script(name) else names_read(effect.code):  # it is not at its end yet
                 with suppress(TrainerError):  # what training does not read itself need not be known
                     self._read_name(chain, place)
-        self.packages = used  # training itself uses no others
         for each in imports:
             self._enter(each, is_read=False)
 

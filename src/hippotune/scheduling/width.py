@@ -63,7 +63,7 @@ def longest_first(times: Sequence[Time]) -> list[int]:
 
 
 class Room:
-    """Devices, and how much of them is taken."""
+    """Slots, and how much of them is taken."""
 
     def __init__(self, slots: int, taken: Iterable[Fraction] = ()) -> None:
         self._left = slots

@@ -84,7 +84,7 @@ class Function(Sequence):
 
     def __init__(self, fn: Callable[[int], Value], steps: int | None = None) -> None:
         super().__init__(fn, None)
-        if (known := _known(fn)) is not None and known != _fingerprint(fn):
+        if (known := _known(fn)) is not None and known != _fingerprint(fn, "code" in known):
             raise _changed(fn.__qualname__)
 
     def _piece(self, step: int) -> Piece:

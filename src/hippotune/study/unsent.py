@@ -38,12 +38,11 @@ def refuse_unsent(identity: Identity, is_importable: Callable[[str], bool]) -> l
     ]
     if assigned := [_said(effect) for effect in unsent if effect.assigns]:
         raise TrainerError(
-            f"workers do not carry out what your script does at its top: {shown(assigned)}. They get its "
-            "classes and do not run it, so training would go on without that: move it into build() or "
-            "prepare(), or into a module that the trainer's code is imported from"
+            f"workers do not run your script, so they would train without: {shown(assigned)}. Move it into "
+            "build() or prepare(), or into a module that the trainer's code is imported from"
         )
     return [
-        f"workers do not run your script, so {_said(effect)} has no effect in them: where training needs it, "
+        f"workers do not run your script, so {_said(effect)} is not called in them. If training needs it, "
         "move it into build() or prepare(), or into a module that the trainer's code is imported from"
         for effect in unsent
     ]

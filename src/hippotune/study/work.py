@@ -20,8 +20,8 @@ class Work:
     steps_trained : int
         Steps that workers really trained on the plan during this tuning, for other studies too.
     steps_found : int
-        Unique steps that were there before, from earlier runs or other studies: at least so many. What was
-        trained on the plan meanwhile beyond them, for other studies or once more, is taken off.
+        Unique steps that were there before, from earlier runs or other studies. It is a lower bound: steps
+        trained meanwhile for other studies, or a second time, are subtracted.
     worker_seconds : float
         Time that workers were held by leases: of a whole slot each, however many leases shared it.
     wall_seconds : float

@@ -8,7 +8,7 @@ last of its programs: until then, a study that follows another begins at once.
 
 A second one stands by where a rehearsal is to come: the fresh interpreter that it needs has to have other
 addresses than the workers'. Its imports go on beside those of the first, so that no worker waits for them
-later. Workers fork off it themselves, each by a connection of its own; it serves all plans of its program.
+later. Each worker has a connection of its own to it; one such process serves all plans of a program.
 
 `multiprocessing` has a fork server too, one for a program. Its processes take over the program's main module,
 and the environment in which it was started; here that decides how many threads libraries compute with.
@@ -113,7 +113,7 @@ class ForkClient:
             try:
                 socket.send_fds(self._socket, [pickle.dumps(order)], list(descriptors))
                 answer, handles, _, _ = socket.recv_fds(self._socket, 32, 1)
-            except ConnectionError as error:
+            except OSError as error:  # also where it was closed, since it has ended
                 raise EOFError from error
             if not answer:
                 raise EOFError
@@ -300,7 +300,10 @@ def _serve(parents: socket.socket, parent: int, idle: float) -> Callable[[], Non
                 os.close(descriptor)
                 continue
             channel = channels[descriptor]
-            message, handles, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_DESCRIPTORS)
+            try:
+                message, handles, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_DESCRIPTORS)
+            except ConnectionError:  # the other end was killed before it had read an answer
+                message = b""
             if not message:
                 if channel is parents:
                     return None
