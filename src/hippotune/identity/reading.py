@@ -153,10 +153,10 @@ class Reading:
         try:
             text = self.writer.write(value, name, module)
         except TrainerError:
-            del self._values[name]
+            self._values.pop(name, None)
             raise
         except Unidentified as error:
-            del self._values[name]
+            self._values.pop(name, None)
             what = name if error.path == name else f"{name} (at {error.path})"
             kind = type(error.value)
             raise TrainerError(
