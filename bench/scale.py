@@ -25,6 +25,7 @@ import time
 
 from harness import Bar, Figures, at_least, run
 from hippotune.engine.core import Engine
+from hippotune.gc_pause import gc_paused
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import GroupSubmitted, LeaseFailed, Request, WorkerJoined
@@ -63,8 +64,9 @@ def merge(configs: list[Config]) -> tuple[float, int]:
     gc.collect()
     plan = Plan()
     began = time.process_time()
-    asks = [(plan.place(config, STEPS)[0], STEPS) for config in configs]
-    unique = unique_steps(asks)
+    with gc_paused():  # as the engine and `hippo plan` do
+        asks = [(plan.place(config, STEPS)[0], STEPS) for config in configs]
+        unique = unique_steps(asks)
     return time.process_time() - began, unique
 
 

@@ -11,6 +11,7 @@ from hippotune.cli.columns import figure
 from hippotune.cli.command import Commands, add_command, add_file, whole_number
 from hippotune.cli.script import Script, load
 from hippotune.errors import InvalidInput, StoreError
+from hippotune.gc_pause import gc_paused
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan, unique_steps
 from hippotune.sequences.config import Config
@@ -160,13 +161,14 @@ class Outlook:
         asks = [(study._completion(config), steps or length) for config, length in tuner.asks()]
         known = Known.of(study)
         afresh = not known.plan.nodes
-        placed = [
-            (known.plan.place(config, length, "" if study.share else str(number))[0], length)
-            for number, (config, length) in enumerate(asks)
-        ]
-        tree = stage_tree(placed, scratch=True)
-        left = tree if afresh else stage_tree(ask for ask in placed if not _is_settled(known.plan, *ask))
-        return cls(script, asks, unique_steps(placed), left, tree, known)
+        with gc_paused():
+            placed = [
+                (known.plan.place(config, length, "" if study.share else str(number))[0], length)
+                for number, (config, length) in enumerate(asks)
+            ]
+            tree = stage_tree(placed, scratch=True)
+            left = tree if afresh else stage_tree(ask for ask in placed if not _is_settled(known.plan, *ask))
+            return cls(script, asks, unique_steps(placed), left, tree, known)
 
     @property
     def steps(self) -> int:

@@ -9,6 +9,7 @@ from hippotune.engine.open_request import OpenRequest
 from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
+from hippotune.gc_pause import gc_paused
 from hippotune.plan.facts import Fact, RequestMade
 from hippotune.plan.node import Failure, Node
 from hippotune.protocol.events import (
@@ -34,8 +35,9 @@ class Requests:
 
     def group_submitted(self, event: GroupSubmitted) -> None:
         """Requests that were made together."""
-        for request in event.requests:
-            self._submit(request)
+        with gc_paused():
+            for request in event.requests:
+                self._submit(request)
 
     def configs_foreseen(self, event: ConfigsForeseen) -> None:
         """Configs that may be requested later: running leases save where these branch off."""

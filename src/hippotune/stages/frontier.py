@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
+from hippotune.gc_pause import gc_paused
 from hippotune.plan.node import NOTHING, Node
 from hippotune.stages.tasks import Place, Task, TaskQueue
 
@@ -269,16 +270,20 @@ class Frontier:
 
     def _queue(self, study: str) -> TaskQueue:
         """Return the tasks of a study, as they are now."""
+        if self._changed:
+            with gc_paused():
+                self._find_changed()
+        return self._queues.get(study) or TaskQueue()
+
+    def _find_changed(self) -> None:
         for place in self._changed:
             can_start = place not in self.paused and self.is_kept(*place)
             wanted = self.wanted_below(place[0]) if can_start else ()
             for each in {*self._queues, *wanted}:
                 task = self.task(*place, each) if each in wanted else None
                 self._queues.setdefault(each, TaskQueue()).put(place, task)
-        if self._changed:
-            self._changed.clear()
-            self._queues = {each: queue for each, queue in self._queues.items() if queue}
-        return self._queues.get(study) or TaskQueue()
+        self._changed.clear()
+        self._queues = {each: queue for each, queue in self._queues.items() if queue}
 
     def _next_mark(self, node: Node, after: int) -> int | None:
         marks = [step for step in node.checkpoints if step > after]
