@@ -128,6 +128,10 @@ CASES: dict[str, Case] = {
         script("import pkg, pkg.models", "self.m = getattr(pkg, self.settings['k']).f()", pkg____init____="", pkg__models=DEF), ONE, TWO),
     "a variable in a text": (
         script("os.environ['FOO'] = open(os.path.join(os.path.dirname(__file__), 'foo')).read()", "self.m = os.path.expandvars('a/$FOO')") | {"foo": "one"}, "one", "two"),
+    "under match": (script("match os.sep:\n    case '/': torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "what match looks at": (script("match 'a':\n    case 'a': torch.set_default_dtype(torch.float64)", "pass"), "match 'a'", "match 'b'"),
+    "where a module is imported": (script("if __name__ != '__main__':\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "an option of a library": (script("import pandas as pd\npd.set_option('mode.copy_on_write', True)", "pass"), "True", "False"),
 }  # fmt: skip
 
 HARMLESS: dict[str, Case] = {
@@ -137,6 +141,7 @@ HARMLESS: dict[str, Case] = {
     "logging": (script("import logging\nlogging.basicConfig(level=1)", "pass"), "=1", "=2"),
     "warnings": (script("import warnings\nwarnings.filterwarnings('ignore')", "pass"), "ignore", "once"),
     "arguments": (script("import argparse\np = argparse.ArgumentParser()\np.add_argument('--a')", "pass"), "--a", "--b"),
+    "an option of what is shown": (script("import pandas as pd\npd.set_option('display.max_rows', 10)", "pass"), "10", "20"),
     "folders": (script("os.makedirs('/tmp', exist_ok=True)", "pass"), "'/tmp'", "'/'"),
     "a tuning": (script("hippo.Grid({'lr': [1]})", "pass"), "[1]", "[2]"),
     "below the guard": (script("if __name__ == '__main__':\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),

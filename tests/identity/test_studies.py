@@ -278,6 +278,18 @@ def test_what_a_script_does_with_results_is_no_part_of_a_plan(tmp_path: Path) ->
     assert (status, said) == (0, "")
 
 
+def test_a_script_that_imports_its_trainer_is_looked_at_too(tmp_path: Path, forking: Interpreter) -> None:
+    trainer, rest = PREAMBLE.format(top="").split("study = ", 1)
+    (tmp_path / "models.py").write_text(trainer)
+    (tmp_path / "patches.py").write_text("import numpy as np\nnp.linalg.factor = 2\n")
+    script = "import hippotune as hippo\nimport patches\nfrom models import Walker\nstudy = "
+    (tmp_path / "script.py").write_text(script + rest)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = forking.run("script.py", cwd=tmp_path, env=environment)
+    assert done.returncode == 1
+    assert "so they would train without: np.linalg.factor = 2" in done.stderr
+
+
 def test_settings_that_are_changed_between_two_calls_give_new_results(tmp_path: Path) -> None:
     with walk(tmp_path) as study:
         assert study.eval({"lr": 0.5}, 2)["at"] == 1.0

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import hippotune as hippo
+from forked import Interpreter
 from hippotune import GridSearch, InvalidInput, Study
 from hippotune.executors.local import fork_server
 from hippotune.identity.fingerprint import parts_of_object
@@ -82,6 +83,38 @@ def test_a_project_goes_in_a_bundle_and_is_the_same_plan_by_value(project: Path,
     assert [each[0] for each in found] == ["4.0", "4.0"]
     assert [each[1] for each in found] == ["bundle", "value"]
     assert found[0][2] == found[1][2]
+
+
+SETS = """
+import sys
+import numpy as np
+from hippotune import GridSearch, Study
+from rounding import Rounds
+{statement}
+with Study("rounds", Rounds, url=sys.argv[1]) as study:
+    report = study.tune(GridSearch({{"lr": [0.5]}}, metric="total", mode="max", max_steps=2), progress=False)
+    print(report.best.metrics["total"], study._connection.definition.code.kind)
+"""
+
+
+def test_what_a_script_sets_for_itself_alone_is_refused_by_name(tmp_path: Path, forking: Interpreter) -> None:
+    trainer = PROJECT.replace("0.0", "np.round(0.0)").replace("Adds", "Rounds")
+    (tmp_path / "rounding.py").write_text(f"import numpy as np\n{trainer}")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
+
+    def said(statement: str) -> tuple[int, str]:
+        (tmp_path / "script.py").write_text(SETS.format(statement=statement))
+        done = forking.run("script.py", running.url, cwd=tmp_path, env=environment)
+        return done.returncode, done.stdout + done.stderr
+
+    with serving(tmp_path / "home") as running:
+        status, text = said("np.linalg.factor = 2")
+        assert status == 1
+        assert "so they would train without: np.linalg.factor = 2" in text
+        status, text = said("np.seterr(all='raise')")
+        assert status == 1
+        assert "do not have the settings of the process that the study was started in: numpy.geterr()" in text
+        assert said("np.set_printoptions(precision=3)") == (0, "1.0 value\n")
 
 
 def test_an_installed_trainer_needs_no_code(tmp_path: Path) -> None:

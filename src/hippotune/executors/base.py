@@ -57,7 +57,8 @@ class Parcel:
 
     It is found by `entry`, as ``package.module:Class``, or else pickled in `content`; classes of the modules
     `by_value` are in there as code. `path` is where modules are searched, `arguments` the program's own.
-    `modules` are worth importing before anything is forked that opens it.
+    `modules` are worth importing before anything is forked that opens it. `process` are settings of the
+    user's process that the other one must have too, as pairs; None where nobody knows them.
     """
 
     trainer: str
@@ -67,6 +68,7 @@ class Parcel:
     path: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    process: tuple[tuple[str, str], ...] | None = None
     job: Job | None = None
 
 

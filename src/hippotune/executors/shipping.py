@@ -53,14 +53,15 @@ def wrap(trainer: type[Trainer], process: Mapping[str, str] | None = None) -> Pa
         if module in sys.modules and module != "__main__":
             cloudpickle.register_pickle_by_value(sys.modules[module])
     try:
-        content = dumped((trainer, changed_settings() if process is None else process), by_value)
+        content = dumped(trainer, by_value)
     except Exception as error:
         raise TrainerError(
             f"trainer {name} cannot be sent to worker processes: {type(error).__name__}: {error}. "
             "It, or something that it uses from its module, cannot be pickled; "
             "make such things in build(), which runs in every worker"
         ) from error
-    return Parcel(name, content, "", by_value, tuple(sys.path), tuple(sys.argv))
+    settings = tuple(sorted((changed_settings() if process is None else process).items()))
+    return Parcel(name, content, "", by_value, tuple(sys.path), tuple(sys.argv), process=settings)
 
 
 def dumped(value: object, by_value: Sequence[str], is_there: Callable[[str], bool] = lambda _: True) -> bytes:
@@ -104,7 +105,7 @@ def unpack(parcel: Parcel) -> Job:
     sys.path[:] = parcel.path
     sys.argv[:] = parcel.arguments
     try:
-        trainer, settings = (_imported(parcel.entry), None) if parcel.entry else pickle.loads(parcel.content)
+        trainer = _imported(parcel.entry) if parcel.entry else pickle.loads(parcel.content)
     except Exception as error:
         raise TrainerError(
             f"trainer {parcel.trainer} cannot be loaded in a worker: {type(error).__name__}: {error}. "
@@ -122,13 +123,19 @@ def unpack(parcel: Parcel) -> Job:
             f"{shown(changes)}. Restart after edits of a file; pass values that are set after an import as "
             "settings=, or set them where the module itself does"
         )
-    if job.code and settings is not None and (changes := differing_settings(settings)):
+    if job.code:
+        refuse_other_settings(parcel)
+    return job
+
+
+def refuse_other_settings(parcel: Parcel) -> None:
+    """Raise where this process has not the settings that a parcel was sent with."""
+    if parcel.process is not None and (changes := differing_settings(dict(parcel.process))):
         raise TrainerError(
-            f"workers do not have the settings of the process that study {job.study!r} was started in: "
+            "workers do not have the settings of the process that the study was started in: "
             f"{shown(changes)}. They import modules and do not run your script: set it in build() or "
             "prepare(), or where a module is imported that the trainer uses"
         )
-    return job
 
 
 def _imported(entry: str) -> Any:

@@ -21,10 +21,11 @@ from hippotune.identity.source import canonical
 from hippotune.identity.surroundings import LEFT_ASIDE
 
 _HARMLESS_CALLS = re.compile(
-    r".*(seed|print|option|verbos|warning|logg|log_|download|login|thread|sharing|start_method|empty_cache"
+    r".*(seed|print|verbos|warning|logg|log_|download|login|thread|sharing|start_method|empty_cache"
     r"|style|theme|display|progress|set_device|deterministic|freeze|cache_dir|set_dir).*",
     re.IGNORECASE,
 )
+_HARMLESS_PARTS = re.compile(r".*(logg|warning|display|style|theme).*", re.IGNORECASE)
 _HARMLESS_PACKAGES = {
     "absl", "dotenv", "hippotune", "hydra", "IPython", "matplotlib", "mlflow", "plotly", "pytest", "ray",
     "rich", "seaborn", "tqdm", "wandb",
@@ -112,7 +113,10 @@ def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return []
     if isinstance(statement, ast.If) and _NOT_ON_IMPORT.search(ast.unparse(statement.test)):
-        return [statement.orelse]
+        is_negated = isinstance(statement.test, ast.UnaryOp) or "!=" in ast.unparse(statement.test)
+        return [statement.body if is_negated else statement.orelse]
+    if isinstance(statement, ast.Match):
+        return [case.body for case in statement.cases]
     handlers = [handler.body for handler in getattr(statement, "handlers", ())]
     blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
     return [block for block in (*blocks, *handlers) if block]
@@ -126,7 +130,7 @@ class _Module:
 
     def effects(self, body: list[ast.stmt], under: tuple[ast.expr, ...]) -> Iterator[Effect]:
         for statement in body:
-            parts = (getattr(statement, name, None) for name in ("test", "iter"))
+            parts = (getattr(statement, name, None) for name in ("test", "iter", "subject"))
             heads = [part for part in parts if isinstance(part, ast.expr)]
             heads += [item.context_expr for item in getattr(statement, "items", ())]
             blocks = _blocks(statement)
@@ -152,6 +156,10 @@ class _Module:
                 targets = [only]
             case ast.Expr(value=ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, *_])):
                 return None if (package := self._owner(owner)) is None else (package, True, statement)
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(attr="set_option"), args=[ast.Constant(str(option)), *_])
+            ) if _HARMLESS_PARTS.match(option):
+                return None
             case ast.Expr(value=ast.Call() as call):
                 package = self._called(call.func, self._only)
                 return None if package is None else (package, False, statement)
@@ -181,7 +189,7 @@ class _Module:
     def _called(self, node: ast.expr, only: re.Pattern[str] | None = None) -> str | None:
         """Return the package that a call is into; None where it cannot matter."""
         chain = ast.unparse(node)
-        function, last = self._resolved(node), chain.rpartition(".")[2]
+        function, (through, _, last) = self._resolved(node), chain.rpartition(".")
         if isinstance(function, FunctionType) and self._is_users(function.__module__):
             return "" if only is None else None
         package = self._package(function)
@@ -190,7 +198,7 @@ class _Module:
             return "os" if changes and only is None else None
         if only is not None and not only.fullmatch(chain if only is _REGISTERS else last):
             return None
-        return None if _HARMLESS_CALLS.fullmatch(chain) else package
+        return None if _HARMLESS_CALLS.match(last) or _HARMLESS_PARTS.match(through) else package
 
     def _resolved(self, node: ast.expr) -> Any:
         """Follow a name through modules and classes; None where it leads through anything else."""

@@ -24,7 +24,7 @@ from typing import Any
 from hippotune.errors import TrainerError
 from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.members import module_of
-from hippotune.identity.ownership import is_below_installed
+from hippotune.identity.ownership import is_below_installed, is_script
 from hippotune.identity.parts import digest
 from hippotune.identity.reading import Reading
 from hippotune.identity.values import Unidentified
@@ -59,6 +59,16 @@ def fingerprint(trainer: type) -> Fingerprint:
     return Fingerprint(
         reading.record.digest, reading.record.parts, frozenset(reading.packages), reading.modules
     )
+
+
+def around_scripts(trainer: type) -> Mapping[str, ModuleEffects]:
+    """Return the scripts that run in this process, with the modules of the user's that they import."""
+    reading = Reading(trainer.__module__)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if is_script(name) and not (file and is_below_installed(os.path.realpath(file))):
+            reading.enter(name, is_read=False)
+    return reading.modules
 
 
 def fingerprint_of_function(function: Any) -> str:

@@ -86,6 +86,7 @@ class Reading:
         self._values: dict[str, object] = {}
         self.packages: set[str] = set()
         self.modules: dict[str, ModuleEffects] = {}
+        self._is_read = True
 
     def is_users(self, module: object) -> bool:
         """Whether a module is the user's own."""
@@ -93,12 +94,12 @@ class Reading:
 
     def named(self, value: FunctionType | type | ModuleType) -> str:
         """Return the name of something of the user's own; at the first time, read it."""
+        self.enter(module_of(value))
         known = self._labels.get(id(value))
         if known is not None:
             return known[1]
         label = self._label(value)
         self._labels[id(value)] = (value, label)
-        self._enter(module_of(value))
         try:
             match value:
                 case type():
@@ -254,7 +255,7 @@ class Reading:
         brought, packages = imported(imports, module, self.is_users)
         self.packages |= {name for name in packages if not self.is_users(name)}
         for each in brought:
-            self._enter(each.module)
+            self.enter(each.module)
         return brought
 
     def _read_module(self, module: ModuleType, label: str) -> None:
@@ -267,15 +268,19 @@ class Reading:
             if not is_pythons(name) and (inner or not isinstance(value, ModuleType)):
                 self._note_value(self._in_module(module.__name__, name), value, module.__name__, label)
 
-    def _enter(self, name: str, is_read: bool = True) -> None:
-        """Take in what a module of the user's does when it is imported, and those that it imports."""
-        known, module = self.modules.get(name), sys.modules.get(name)
-        if known is not None or module is None or not self.is_users(name):
-            if known is not None and is_read and not known.is_read:
+    def enter(self, name: str, is_read: bool | None = None) -> None:
+        """Take in what a module of the user's does when it is imported, and those that it imports.
+
+        What only the effects of a module read that training does not read, training does not read either.
+        """
+        is_read = self._is_read if is_read is None else is_read
+        if (known := self.modules.get(name)) is not None:
+            if is_read and not known.is_read:
                 self.modules[name] = replace(known, is_read=True)
             return
-        tree = self._source.module_tree(module)
-        if tree is None or not self._with_effects:
+        module = sys.modules.get(name) if self._with_effects and self.is_users(name) else None
+        tree = None if module is None else self._source.module_tree(module)
+        if module is None or tree is None:
             return
         found = effects_in(tree, vars(module), self.is_users, is_script(name))
         within = modules_in(tree, getattr(module, "__package__", None) or "")
@@ -284,6 +289,7 @@ class Reading:
         label = self._module_name(name)
         if found:
             self.record.add("effects", label, "".join(each.text for each in found))
+        was_read, self._is_read = self._is_read, is_read
         for effect in found:
             shown = effect_name(label, effect.shown)
             self.record.add("effect", shown, effect.text, of_source(effect.text))
@@ -291,8 +297,9 @@ class Reading:
             for chain in () if is_script(name) else names_read(effect.code):  # it is not at its end yet
                 with suppress(TrainerError):  # what training does not read itself need not be known
                     self._read_name(chain, place)
+        self._is_read = was_read
         for each in imports:
-            self._enter(each, is_read=False)
+            self.enter(each, is_read=False)
 
     def _read_name(self, chain: Chain, place: Place) -> None:
         name, *attributes = chain
@@ -318,7 +325,7 @@ class Reading:
                 break
             shown = f"{shown}.{attributes[0]}"
             value = vars(value)[attributes.pop(0)]
-        self._enter(module)
+        self.enter(module)
         if (origin := module_of(value)) and not self.is_users(origin):
             self.packages.add(origin.partition(".")[0])
         if value is sys.argv or (value is sys and attributes[:1] == ["argv"]):

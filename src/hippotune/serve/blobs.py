@@ -85,7 +85,9 @@ class Blobs:
 
     def parcel(self, code: Code) -> Parcel:
         """Return what workers, probes and tuners' processes open to get a trainer."""
-        return replace(self._parcel(code), arguments=code.arguments, modules=(*code.libraries, *PROGRAMS))
+        process = None if code.process is None else tuple(sorted(code.process.items()))
+        modules = (*code.libraries, *PROGRAMS)
+        return replace(self._parcel(code), arguments=code.arguments, modules=modules, process=process)
 
     def _parcel(self, code: Code) -> Parcel:
         here = tuple(sys.path)

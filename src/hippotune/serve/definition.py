@@ -28,6 +28,7 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
     `entry`, as ``package.module:Class``, is installed on the server, or is in the bundle with a digest; a
     class pickled by value is the file with that digest. `path` are folders that modules are searched in:
     below the bundle, or on a machine that both sides share. `libraries` are slow to import, and used by it.
+    `process` are settings that workers must have because the client's process has them, where they are known.
     """
 
     kind: Literal["entry", "bundle", "value"]
@@ -38,6 +39,7 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
     path: Texts = ()
     arguments: Texts = ()
     libraries: tuple[Library, ...] = ()
+    process: dict[str, str] | None = None
 
 
 class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from typing import Any
 
 from hippotune.errors import HippoError
 from hippotune.executors.base import Parcel
-from hippotune.executors.shipping import unpack
+from hippotune.executors.shipping import refuse_other_settings, unpack
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.identity.fingerprint import fingerprint
 from hippotune.identity.key import NO_CODE
@@ -29,6 +29,8 @@ def answer(parcel: Parcel, question: Question) -> dict[str, Any]:
     job = unpack(parcel)
     trainer = job.opened
     if isinstance(question, WhatIsIt):
+        if question.fingerprinted:
+            refuse_other_settings(parcel)
         code = fingerprint(trainer) if question.fingerprinted else NO_CODE
         return {
             "name": trainer.__name__,

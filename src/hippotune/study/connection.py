@@ -103,7 +103,7 @@ class Connection:
     def _begin(self, identity: Identity) -> Runtime:
         terms, waived = Terms.of(self._study), self._study._version is not None
         if not terms.executor.virtual:
-            self.warnings += refuse_unsent(identity, is_importable)
+            self.warnings += refuse_unsent(self._study.trainer, identity, is_importable)
         opened = open_plan(terms, identity, versions(identity.imports), waived)
         self.notes += opened.notes
         self.warnings += opened.warnings

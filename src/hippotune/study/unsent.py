@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hippotune.errors import TrainerError
 from hippotune.identity.effects import Effect
+from hippotune.identity.fingerprint import Fingerprint, around_scripts
 from hippotune.identity.key import Identity
 from hippotune.identity.parts import shown
 
@@ -20,21 +21,24 @@ _COMPARED = re.compile(
 )
 
 
-def refuse_unsent(identity: Identity, is_importable: Callable[[str], bool]) -> list[str]:
+def refuse_unsent(
+    trainer: type, code: Identity | Fingerprint, is_importable: Callable[[str], bool]
+) -> list[str]:
     """Raise where a script assigns to a package that training uses; return warnings of its calls there."""
-    imported = {name for name, module in identity.modules.items() if module.is_read and is_importable(name)}
+    modules = {**around_scripts(trainer), **code.modules}
+    imported = {name for name, module in modules.items() if module.is_read and is_importable(name)}
     pending = list(imported)
     while pending:
-        module = identity.modules.get(pending.pop())
+        module = modules.get(pending.pop())
         new = set(module.imports if module else ()) - imported
         imported |= new
         pending += new
     unsent = [
         effect
-        for name, module in identity.modules.items()
+        for name, module in modules.items()
         if name not in imported
         for effect in module.effects
-        if effect.package in identity.imports and not _COMPARED.fullmatch(effect.shown)
+        if effect.package in code.imports and not _COMPARED.fullmatch(effect.shown)
     ]
     if assigned := [_said(effect) for effect in unsent if effect.assigns]:
         raise TrainerError(

@@ -17,6 +17,7 @@ from hippotune.errors import InvalidInput
 from hippotune.executors.local.fork_server import libraries_of
 from hippotune.executors.shipping import is_importable, wrap
 from hippotune.identity.ownership import is_users
+from hippotune.identity.process import changed_settings
 from hippotune.serve.client.api import Api
 from hippotune.serve.definition import Code
 from hippotune.trainers.base import Trainer
@@ -31,14 +32,14 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     kind = kind or _usual(trainer)
     name = f"{trainer.__module__}.{trainer.__qualname__}"
     entry = f"{trainer.__module__}:{trainer.__qualname__}"
-    libraries = libraries_of(trainer)
+    libraries, process = libraries_of(trainer), changed_settings()
     if kind == "entry":
-        return Code("entry", name, entry, libraries=libraries)
+        return Code("entry", name, entry, libraries=libraries, process=process)
     if kind == "value":
         parcel = wrap(trainer)
         digest = send(api, parcel.content)
         path = tuple(str(Path(place).absolute()) for place in parcel.path)
-        return Code("value", name, "", digest, parcel.by_value, path, parcel.arguments, libraries)
+        return Code("value", name, "", digest, parcel.by_value, path, parcel.arguments, libraries, process)
     root = project_of(trainer)
     if root is None:
         raise InvalidInput(f"{name} is in no project that git tracks: expected code='value' or code='entry'")
@@ -50,7 +51,7 @@ def send_code(api: Api, trainer: type[Trainer], kind: Kind | None, notes: list[s
     below = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
     arguments = tuple(sys.argv)
     path = tuple(dict.fromkeys(below))
-    return Code("bundle", name, entry, send(api, content), (), path, arguments, libraries)
+    return Code("bundle", name, entry, send(api, content), (), path, arguments, libraries, process)
 
 
 def in_reach(code: Code) -> Callable[[str], bool]:
@@ -74,7 +75,9 @@ def _usual(trainer: type[Trainer]) -> Kind:
     modules = {base.__module__ for base in trainer.__mro__}
     if not all(map(is_importable, modules)):
         return "value"
-    return "entry" if project_of(trainer) is None else "bundle"
+    if project_of(trainer) is not None:
+        return "bundle"
+    return "value" if is_users(trainer.__module__, "") else "entry"
 
 
 def project_of(trainer: type) -> Path | None:

@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from hippotune.executors.shipping import is_importable
 from hippotune.history.logged import Logged
+from hippotune.identity.fingerprint import fingerprint
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.plan.node import Node
@@ -25,6 +27,7 @@ from hippotune.study.connection import Connection
 from hippotune.study.models import Models
 from hippotune.study.recorded import ending
 from hippotune.study.report import Trace
+from hippotune.study.unsent import refuse_unsent
 
 if TYPE_CHECKING:
     from hippotune.study.limits import Limits
@@ -60,7 +63,10 @@ class RemoteConnection(Connection):
     def definition(self) -> Definition:
         """The study as data; its code is sent at the first use."""
         if self._definition is None:
-            code = send_code(self.api, self._study.trainer, self._study._code, self.notes)
+            trainer = self._study.trainer
+            if self._study._version is None:
+                self.warnings += refuse_unsent(trainer, fingerprint(trainer), is_importable)
+            code = send_code(self.api, trainer, self._study._code, self.notes)
             self._definition = define(self._study, code)
         return self._definition
 
