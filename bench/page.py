@@ -100,7 +100,7 @@ class Made:
                 at = node.holder(step)
                 if step not in at.metrics:
                     metrics = curves(config, step, NAMES)
-                    at.note_metrics(step, 0, metrics)
+                    at.set_metrics(step, 0, metrics)
                     yield MetricsRecorded(next(order), Position(at.id, step), metrics)
             if isinstance(added[-1] if added else None, NodeAdded):
                 began = float(number // 64)

@@ -207,7 +207,7 @@ def test_the_step_after_a_branch_is_repeated_from_its_checkpoint(slots: int) -> 
     (audit,) = [lease for lease in proofs(world) if lease.start > 1]
     assert (audit.start, audit.end, audit.evaluations) == (4, 5, {5})
     assert [fact.kind for fact in verdicts(world)] == ["rehearsal", "audit"]
-    assert not world.engine.plan.noted
+    assert not world.engine.plan.fingerprints
 
 
 def test_what_begins_to_matter_late_is_caught_at_a_branch() -> None:
@@ -333,7 +333,7 @@ def test_where_no_worker_of_a_platform_is_left_the_rehearsal_begins_anew() -> No
 def test_after_a_move_to_another_platform_an_audit_waits_and_nobody_for_it() -> None:
     world = World(1, proofs=AUDITED, platforms=["a"])
     world.submit((FLAT, 8), (DROP, 8))
-    while not world.engine.plan.noted:
+    while not world.engine.plan.fingerprints:
         world.moves()[0]()
     world.feed(Halted())
     world.run()
@@ -344,12 +344,12 @@ def test_after_a_move_to_another_platform_an_audit_waits_and_nobody_for_it() -> 
     moved.run()
     assert not moved.engine.proofs.is_open
     assert len(moved.answers) == 2
-    assert moved.engine.plan.noted
+    assert moved.engine.plan.fingerprints
     back = World(1, Plan.replay([*world.facts, *moved.facts]), proofs=AUDITED, platforms=["a"])
     back.disk = moved.disk
     back.submit(*asks)
     back.run()
-    assert not back.engine.plan.noted
+    assert not back.engine.plan.fingerprints
 
 
 def test_the_checkpoint_that_proofs_start_from_stays_until_they_are_over() -> None:

@@ -43,7 +43,7 @@ from hippotune.protocol.events import (
     NumbersLogged,
     Progressed,
     Request,
-    StateNoted,
+    StateFingerprinted,
     Woken,
     WorkerJoined,
     WorkerLost,
@@ -270,8 +270,10 @@ class World:
                     return True
                 metrics = metrics_of(worker.state) | self.constants
                 self._done(worker, run, MetricsReported(lease.lease, step, metrics, 0.0))
-            case "note":
-                noted = StateNoted(lease.lease, step, fingerprint_of(worker.state), run.is_evaluated, 0.0)
+            case "fingerprint":
+                noted = StateFingerprinted(
+                    lease.lease, step, fingerprint_of(worker.state), run.is_evaluated, 0.0
+                )
                 self._done(worker, run, noted)
             case "save":
                 node = lease.node_at(step)

@@ -16,7 +16,7 @@ from executors.smooth import Smooth
 from hippotune import Local
 from hippotune.executors.local import fork_server
 from hippotune.executors.local.ahead import expect_workers_of
-from hippotune.executors.local.fork_server import ForkServer, Order, used_by
+from hippotune.executors.local.fork_server import ForkRequest, ForkServer, used_by
 from hippotune.protocol.events import LeaseFinished, MetricsReported, WorkerJoined, WorkerLost
 from waiting import SECONDS, until
 
@@ -84,7 +84,7 @@ def test_where_the_server_is_killed_its_workers_are_lost_and_others_come(rig: Ri
 
 
 def test_a_server_that_ends_at_once_is_an_error_and_no_endless_try(tmp_path: Path) -> None:
-    order = Order("hippotune.executors.worker.__main__:run", (), "worker", tmp_path, str(tmp_path), {})
+    order = ForkRequest("hippotune.executors.worker.__main__:run", (), "worker", tmp_path, str(tmp_path), {})
     with pytest.raises(OSError, match="ends at once, 3 times in a row"):
         fork_server.fork(order, {"PYTHONHOME": str(tmp_path)}, (), [])
 
@@ -93,7 +93,7 @@ def test_a_server_without_work_ends() -> None:
     server = ForkServer(os.environ, (), idle=0.0)
     assert server.process.wait(SECONDS) == 0
     with pytest.raises(EOFError):
-        server.fork(Order("hippotune.executors.worker.__main__:run", (), "worker", Path(), "", {}), [])
+        server.fork(ForkRequest("hippotune.executors.worker.__main__:run", (), "worker", Path(), "", {}), [])
     server.close()
 
 
@@ -164,4 +164,4 @@ def test_servers_that_have_ended_are_forgotten_when_another_is_wanted() -> None:
     fork_server.warm_up({**environment, "HIPPO_OF_THIS_TEST": "2"}, ()).give_up()
     assert ended not in fork_server._servers.values()
     with pytest.raises(EOFError):
-        ended.fork(Order("", (), "", Path(), "", {}), [])
+        ended.fork(ForkRequest("", (), "", Path(), "", {}), [])

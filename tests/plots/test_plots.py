@@ -148,7 +148,7 @@ def test_a_small_tree_says_what_a_branch_changes() -> None:
 
 def test_what_is_kept_is_left_out_of_what_is_left() -> None:
     wanted = asks(4, 20)
-    wanted[0][0].note_checkpoint(7, Checkpoint("x", 0, ""))
+    wanted[0][0].set_checkpoint(7, Checkpoint("x", 0, ""))
     assert sum(last - first for _, first, last in lines(tree(wanted, scratch=False))) < 16
 
 

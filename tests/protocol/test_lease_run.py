@@ -51,21 +51,21 @@ def test_it_evaluates_before_it_saves_and_finishes_last() -> None:
 
 
 def test_a_state_is_noted_before_and_after_a_probe_and_not_once_more_where_it_is_evaluated() -> None:
-    run = LeaseRun(replace(lease(0, 1, evaluations=[0, 1], probe=True), notes=frozenset({0, 1})))
+    run = LeaseRun(replace(lease(0, 1, evaluations=[0, 1], probe=True), fingerprints=frozenset({0, 1})))
     made = []
     while not run.over:
         made.append((run.next(), run.at, run.is_evaluated))
         run.done()
     assert made == [
         ("start", 0, False),
-        ("note", 0, False),
+        ("fingerprint", 0, False),
         ("probe", 0, False),
-        ("note", 0, True),
+        ("fingerprint", 0, True),
         ("evaluate", 0, False),
         ("train", 0, True),
-        ("note", 1, False),
+        ("fingerprint", 1, False),
         ("evaluate", 1, False),
-        ("note", 1, True),
+        ("fingerprint", 1, True),
         ("finish", 1, True),
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippotune.scheduling.width import Ladder, Room, Time, fitted, ladder, share, spread
+from hippotune.scheduling.width import Capacity, Ladder, Time, fitted, ladder, share, spread
 from scheduling.shares import linear, needed, widths
 
 HALF = Fraction(1, 2)
@@ -237,10 +237,10 @@ def test_what_is_left_over_goes_to_what_would_finish_last_by_measured_speed() ->
 
 @given(st.lists(st.sampled_from([Fraction(1, 3), Fraction(1), Fraction(2)]), max_size=12), many_devices)
 def test_room_is_what_devices_leave(taken: list[Fraction], devices: int) -> None:
-    room = Room(devices)
+    capacity = Capacity(devices)
     given_out: list[Fraction] = []
     for width in taken:
         fits = needed([*given_out, width]) <= devices
-        assert room.take(Fraction(0), width) == fits
+        assert capacity.take(Fraction(0), width) == fits
         if fits:
             given_out.append(width)

@@ -16,7 +16,7 @@ from hippotune.trainers.base import Trainer
 from hippotune.trainers.parallel.share import Batch, Share
 from hippotune.trainers.session import Session
 from hippotune.trainers.torch.loader import Loader
-from hippotune.trainers.torch.order import Keys, MixedOrder, Order
+from hippotune.trainers.torch.order import Keys, MixedOrder, SampleOrder
 from hippotune.trainers.torch.trainer import TorchTrainer
 from trainers.samples import Plain, saved_by
 from trainers.width_samples import Together
@@ -42,7 +42,7 @@ def test_parts_make_up_the_whole_and_differ_by_one_at_most(width: int, count: in
 def test_each_batch_is_split_evenly_or_trained_whole_by_everybody(
     width: int, samples: int, batch_size: int, shuffle: bool, drop_last: bool, position: int
 ) -> None:
-    order = Order(samples, 3, shuffle, drop_last, batch_size, position=min(position, samples))
+    order = SampleOrder(samples, 3, shuffle, drop_last, batch_size, position=min(position, samples))
     parts = []
     for rank in range(width):
         keys = Keys(order)

@@ -20,7 +20,7 @@ except ImportError as error:
     raise MissingExtra("SklearnTrainer needs scikit-learn: pip install 'hippotune[sklearn]'") from error
 
 from hippotune.trainers.base import Trainer
-from hippotune.trainers.torch.order import Order
+from hippotune.trainers.torch.order import SampleOrder
 
 _BATCH_SIZE = ("batch_size", "bs")
 _LENGTH = ("n_estimators", "max_iter")
@@ -101,7 +101,9 @@ class SklearnTrainer(Trainer):
                 f"{type(estimator).__name__} cannot be trained in steps: it has no partial_fit, and no "
                 "warm_start=True"
             )
-        self.order = Order(len(data[1]), self.seed, shuffle=True, drop_last=False, batch_size=self.batch_size)
+        self.order = SampleOrder(
+            len(data[1]), self.seed, shuffle=True, drop_last=False, batch_size=self.batch_size
+        )
         self.fitted = False
 
     def _grow(self) -> None:

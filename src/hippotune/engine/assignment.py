@@ -129,7 +129,7 @@ class Assignment:
                 break
             if not proof.is_proved(width) and not proof.is_possible:
                 continue
-            lease.note(state.now, f"to stop at {step}, to go on at width {width}")
+            lease.record(state.now, f"to stop at {step}, to go on at width {width}")
             lease.stopping, lease.claim, lease.end = True, max(width, lease.width), step
             state.changed[lease] = None
         return allocated.widths

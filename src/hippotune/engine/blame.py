@@ -29,7 +29,7 @@ from hippotune.stages.tasks import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class LostStage:
     """The stage that a lease was lost in: where it begins, and the first step that was not reached.
 
     `is_alone` says that the lease had this one stage and its slot to itself.
@@ -48,7 +48,7 @@ class Blame:
     _state: State
     _failures: RequestFailures
 
-    def stage_of(self, lease: Lease, at: int | None = None) -> Stage | None:
+    def stage_of(self, lease: Lease, at: int | None = None) -> LostStage | None:
         """Return the stage that a lease is in after `at` steps, or was last heard in; None at its end.
 
         Call it before the lease's promises are released: a step at which metrics or a checkpoint are missing
@@ -65,9 +65,9 @@ class Blame:
         step = min(at if is_owed else at + 1, lease.end)
         inside = {*lease.saves, *lease.settled, *lease.evaluations}
         is_alone = lease.alone and not any(lease.start < stop < lease.end for stop in inside)
-        return Stage(place, lease.node_at(step), step, is_alone and place == lease.origin)
+        return LostStage(place, lease.node_at(step), step, is_alone and place == lease.origin)
 
-    def lose(self, stage: Stage | None, kind: FailureKind, reason: str, worker: int) -> None:
+    def lose(self, stage: LostStage | None, kind: FailureKind, reason: str, worker: int) -> None:
         """A lease was lost in a stage, or its state at the stage's end was. The lease must be released."""
         if stage is None:
             return
@@ -90,7 +90,7 @@ class Blame:
         else:
             self._pause(stage, trouble, f"{kind}: {cause}")
 
-    def _pause(self, stage: Stage, trouble: Trouble, cause: str) -> None:
+    def _pause(self, stage: LostStage, trouble: Trouble, cause: str) -> None:
         state, losses = self._state, trouble.losses.total()
         pause = state.retries.pause_after(losses)
         trouble.until = state.now + pause
@@ -103,7 +103,7 @@ class Blame:
         )
         state.commands.append(Wake(trouble.until))
 
-    def _who_waits(self, stage: Stage) -> str:
+    def _who_waits(self, stage: LostStage) -> str:
         """Name a stage by a trial that waits for it."""
         frontier = self._state.frontier
         task = frontier.task(*stage.place)

@@ -70,7 +70,7 @@ class Control:
     def served_elsewhere(self, event: ServedElsewhere) -> None:
         """Users were served by other plans, too."""
         for owner, seconds in event.users.items():
-            self._state.leases.accounts.note_elsewhere(owner, Fraction(seconds))
+            self._state.leases.accounts.charge_elsewhere(owner, Fraction(seconds))
 
     def paused(self, _: Paused) -> None:
         """Nothing starts for now."""

@@ -118,7 +118,7 @@ class Engine:
             events.NumbersLogged: leases.numbers_logged,
             events.WorkerNoted: workers.worker_noted,
             events.MetricsReported: leases.metrics_reported,
-            events.StateNoted: self.proofs.state_noted,
+            events.StateFingerprinted: self.proofs.state_fingerprinted,
             events.CheckpointSaved: saves.checkpoint_saved,
             events.SaveFailed: saves.save_failed,
             events.StepsMissed: leases.steps_missed,

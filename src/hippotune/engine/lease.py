@@ -17,7 +17,7 @@ from hippotune.stages.tasks import Path
 
 # How many lines of a lease's history are kept.
 _LINES = 30
-# What a worker is told: where to stop, save, evaluate and note, and how often to save on the way.
+# What a worker is told: where to stop, save, evaluate and take fingerprints, and how often to save.
 Orders = tuple[int, frozenset[int], frozenset[int], frozenset[int], float | None]
 
 
@@ -40,12 +40,12 @@ class Lease:
     lease that is `stopping` takes on nothing more; if it is to go on at another width, it has a `claim` to
     that many slots. One that is `alone` has one stage, and its slot to itself. `taken` are the steps along
     each node, and the seconds that they took; `logged` are numbers that are not recorded yet. At the steps
-    `notes` it reports its state. A `proof` repeats what was trained before; `startup` are the seconds that
-    its interpreter took to start, if it has one of its own. `platform` is that of its worker. If it were lost
-    now, training would go on from the step `resumes_at`; `interims` are the steps of its interim checkpoints,
-    saved every `checkpoint_every` seconds. The `payers` are the studies that wait for its results, and are
-    charged for it up to `paid_until`. A lease that is `cut` ends to make room for others; `cut_at` is the
-    step where it ended, if nothing else was to be saved there.
+    `fingerprints` it reports its state. A `proof` repeats what was trained before; `startup` are the seconds
+    that its interpreter took to start, if it has one of its own. `platform` is that of its worker. If it were
+    lost now, training would go on from the step `resumes_at`; `interims` are the steps of its interim
+    checkpoints, saved every `checkpoint_every` seconds. The `payers` are the studies that wait for its
+    results, and are charged for it up to `paid_until`. A lease that is `cut` ends to make room for others;
+    `cut_at` is the step where it ended, if nothing else was to be saved there.
     """
 
     id: int
@@ -65,7 +65,7 @@ class Lease:
     saves: Set[int] = frozenset()
     evaluations: Set[int] = frozenset()
     settled: set[int] = field(default_factory=set)
-    notes: set[int] = field(default_factory=set)
+    fingerprints: set[int] = field(default_factory=set)
     taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
     state: Literal["running", "saving", "over"] = "running"
     last_sent: Orders | None = None
@@ -110,8 +110,8 @@ class Lease:
     @property
     def orders(self) -> Orders:
         """What its worker is to do."""
-        evaluations, notes = frozenset(self.evaluations), frozenset(self.notes)
-        return self.end, frozenset(self.saves), evaluations, notes, self.checkpoint_every
+        evaluations, fingerprints = frozenset(self.evaluations), frozenset(self.fingerprints)
+        return self.end, frozenset(self.saves), evaluations, fingerprints, self.checkpoint_every
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -179,7 +179,7 @@ class Lease:
         trained, seconds = self.taken.get(node, (0, 0.0))
         return seconds * steps / trained if trained and steps else None
 
-    def note(self, now: float, text: str) -> None:
+    def record(self, now: float, text: str) -> None:
         """Add a line to the history."""
         self.story.append(f"{now:.3f} {text}")
 

@@ -48,7 +48,7 @@ class Leases:
     def lease_started(self, event: LeaseStarted) -> None:
         """The worker holds the state that the lease starts from."""
         lease = self._state.leases.expect(event.lease, event, "running")
-        lease.note(self._state.now, f"started, loaded in {event.seconds:.3f} s")
+        lease.record(self._state.now, f"started, loaded in {event.seconds:.3f} s")
         lease.updated_at = self._state.now
         if lease.loads or lease.peers:
             self._state.profile.observe_start(event.seconds)
@@ -79,7 +79,7 @@ class Leases:
         state = self._state
         lease = state.leases.expect(event.lease, event, "running")
         state.facts += lease.logged.release(lease.path, state.now)
-        lease.note(state.now, f"metrics at {event.step}")
+        lease.record(state.now, f"metrics at {event.step}")
         lease.at = max(lease.at, event.step)
         node = lease.node_at(event.step)
         is_for_proof = self._proofs.measured(lease, event)
@@ -98,7 +98,7 @@ class Leases:
         if event.lease not in state.leases.by_number:
             return  # the update crossed the end of its lease, which owes nothing any more
         lease = state.leases.expect(event.lease, event, "running", "saving")
-        lease.note(
+        lease.record(
             state.now, f"missed metrics at {sorted(event.evaluations)}, saves at {sorted(event.saves)}"
         )
         for step in sorted(event.evaluations):
@@ -113,7 +113,7 @@ class Leases:
         """The worker is idle and holds the state at the end of the lease, which it saves."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running")
-        lease.note(state.now, f"finished at {event.step}")
+        lease.record(state.now, f"finished at {event.step}")
         lease.at = event.step
         state.facts += state.leases.record(lease, state.now)
         if lease.start < event.step and event.step not in lease.settled:
@@ -136,13 +136,13 @@ class Leases:
         """The user's code raised, a checkpoint could not be read, or a resource failed."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running")
-        lease.note(state.now, f"failed in {event.phase} at {event.step}")
+        lease.record(state.now, f"failed in {event.phase} at {event.step}")
         state.facts += state.leases.record(lease, state.now)
         stage = self._blame.stage_of(lease)
         is_evaluation = event.phase == "evaluate" and event.step in lease.evaluations
         for worker in lease.workers:
             if worker in event.replaced:
-                state.workers.leave(worker)
+                state.workers.remove(worker)
             else:
                 state.workers.finish(worker, None, saved=True)
         state.leases.release(lease, keep_saves_until=event.step - 1)

@@ -101,5 +101,5 @@ class Orders:
             orders = lease.orders
             if lease.state == "running" and orders != lease.last_sent:
                 lease.last_sent = orders
-                lease.note(self._state.now, f"now to {lease.end}")
+                lease.record(self._state.now, f"now to {lease.end}")
                 self._state.commands.append(UpdateLease(lease.id, lease.worker, *orders))

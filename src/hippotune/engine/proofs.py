@@ -28,7 +28,7 @@ from hippotune.protocol.events import (
     MetricsReported,
     NumbersLogged,
     Progressed,
-    StateNoted,
+    StateFingerprinted,
 )
 from hippotune.protocol.proof import ProofPolicy
 
@@ -73,13 +73,13 @@ class Proofs:
             if lease.state == "running" and not lease.proof:
                 self.audits.plan(lease)
 
-    def state_noted(self, event: StateNoted) -> None:
+    def state_fingerprinted(self, event: StateFingerprinted) -> None:
         """A lease that trains has said what its state is."""
         lease = self._state.leases.expect(event.lease, event, "running")
         self.noting += event.seconds
-        self.rehearsal.noted(lease, event)
-        self.width.noted(lease, event)
-        self.audits.noted(lease, event)
+        self.rehearsal.fingerprinted(lease, event)
+        self.width.fingerprinted(lease, event)
+        self.audits.fingerprinted(lease, event)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease that trains has metrics; return whether they are for a proof alone."""
@@ -111,7 +111,7 @@ class Proofs:
     def _start(self, repeat: Repeat, worker: int) -> None:
         state = self._state
         lease = open_lease(state, repeat.study, worker, repeat.path, repeat.width, proof=True)
-        lease.notes, repeat.platform = set(repeat.notes), lease.platform
+        lease.fingerprints, repeat.platform = set(repeat.fingerprints), lease.platform
         for step in repeat.saves:
             state.promises.saves.add(lease, step)
         self.running[lease.id] = repeat
@@ -137,8 +137,8 @@ class Proofs:
             case Progressed():
                 self.steps += event.steps
                 lease.at, lease.updated_at = event.step, self._state.now
-            case StateNoted():
-                repeat.noted(event)
+            case StateFingerprinted():
+                repeat.fingerprinted(event)
             case MetricsReported():
                 repeat.measured(event)
             case LeaseFinished():
@@ -147,7 +147,7 @@ class Proofs:
             case LeaseFailed():
                 self._end(lease, event.step - 1)
                 for worker in event.replaced:
-                    self._state.workers.leave(worker)
+                    self._state.workers.remove(worker)
                 if event.checkpoint_unreadable:
                     self._checkpoints.drop(lease.position(lease.start))
                     repeat.owner.lost(repeat, event.error)
@@ -166,7 +166,7 @@ class Proofs:
 
     def _end(self, lease: Lease, step: int) -> None:
         state = self._state
-        lease.note(state.now, f"ended at {step}")
+        lease.record(state.now, f"ended at {step}")
         lease.at = max(lease.at, step)
         state.facts += state.leases.record(lease, state.now)
         for worker in lease.workers:

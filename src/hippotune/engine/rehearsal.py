@@ -33,7 +33,7 @@ from hippotune.engine.state import State
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
 from hippotune.protocol.commands import Abort, Note
-from hippotune.protocol.events import MetricsReported, StateNoted
+from hippotune.protocol.events import MetricsReported, StateFingerprinted
 from hippotune.protocol.proof import Name, ProofPolicy, Run
 from hippotune.stages.tasks import Path
 from hippotune.verdicts.judge import judge
@@ -145,19 +145,19 @@ class Rehearsal:
         self._is_probed = not self._state.probed
         self._reference = self._repeat("reference", path, lease.study, frozenset({steps}))
         self._reference.width = lease.width
-        lease.notes |= self._reference.notes
+        lease.fingerprints |= self._reference.fingerprints
 
     def _repeat(self, name: Name, path: Path, study: str, evaluations: frozenset[int]) -> Repeat:
         start, end = path[0][1], path[-1][2]
         first = start if start or self._is_probed else 1
-        config, notes = path[-1][0].config, frozenset(range(first, end + 1))
+        config, fingerprints = path[-1][0].config, frozenset(range(first, end + 1))
         width = self._state.least_width if self._reference is None else self._reference.width
-        return Repeat(Run(name, start), self, study, config, path, notes, evaluations, width=width)
+        return Repeat(Run(name, start), self, study, config, path, fingerprints, evaluations, width=width)
 
-    def noted(self, lease: Lease, event: StateNoted) -> None:
+    def fingerprinted(self, lease: Lease, event: StateFingerprinted) -> None:
         """A lease has said what its state is."""
         if lease is self._lease and self._reference is not None:
-            self._reference.noted(event)
+            self._reference.fingerprinted(event)
             if event.evaluated and event.step == self._reference.path[-1][2]:
                 self._complete()
                 self._cut(lease)
@@ -167,7 +167,7 @@ class Rehearsal:
         profile, now = self._state.profile, self._state.now
         left = (profile.usual or 0.0) * lease.time_left(profile, now, lease.end)
         if lease.end > lease.at + 1 and left > _SOON and self._checkpoints.has_room_to_stop():
-            lease.note(now, "to stop, so that its training can be repeated")
+            lease.record(now, "to stop, so that its training can be repeated")
             lease.stopping = True
             self._orders.stop_at(lease, lease.at + 1)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position, ProofRecorded
 from hippotune.protocol.commands import Abort, Note
-from hippotune.protocol.events import MetricsReported, StateNoted
+from hippotune.protocol.events import MetricsReported, StateFingerprinted
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy, Run, Verdict
 from hippotune.sequences.config import Config
@@ -39,7 +39,7 @@ class Repeat:
     study: str
     config: Config
     path: Path
-    notes: frozenset[int]
+    fingerprints: frozenset[int]
     evaluations: frozenset[int]
     saves: frozenset[int] = frozenset()
     fresh: bool = False
@@ -54,9 +54,9 @@ class Repeat:
         """The step that it starts from."""
         return self.path[0][1]
 
-    def noted(self, event: StateNoted) -> None:
+    def fingerprinted(self, event: StateFingerprinted) -> None:
         """Take in what the state is."""
-        self.run.note(event.step, event.fingerprint, event.evaluated)
+        self.run.add(event.step, event.fingerprint, event.evaluated)
 
     def measured(self, event: MetricsReported) -> bool:
         """Take in metrics, where they are to be compared; return whether they are."""

@@ -32,7 +32,7 @@ class Saves:
         """A checkpoint is durable: what waited for it can start."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running", "saving")
-        lease.note(state.now, f"saved at {event.step}")
+        lease.record(state.now, f"saved at {event.step}")
         state.facts += lease.logged.release(lease.path, state.now)
         lease.settled.add(event.step)
         position = lease.position(event.step)
@@ -53,7 +53,7 @@ class Saves:
         """A checkpoint was not written: the disk is full, it may work later, or it cannot be saved at all."""
         state = self._state
         lease = state.leases.expect(event.lease, event, "running", "saving")
-        lease.note(state.now, f"save failed at {event.step}: {event.error}")
+        lease.record(state.now, f"save failed at {event.step}: {event.error}")
         if event.interim and event.step not in lease.saves:
             told = event.error.strip().splitlines()[-1]
             state.commands.append(Note(f"a stage could not be saved on its way, and goes on: {told}"))

@@ -41,7 +41,7 @@ def first_orders(state: State, lease: Lease, warm: bool = False) -> RunLease:
         required=state.required,
         peers=lease.peers,
         width=lease.width,
-        notes=frozenset(lease.notes),
+        fingerprints=frozenset(lease.fingerprints),
         proof=lease.proof,
         checkpoint_every=lease.checkpoint_every,
     )
@@ -53,8 +53,8 @@ def send(state: State, lease: Lease, orders: RunLease, why: str = "") -> None:
         orders.end,
         orders.saves,
         orders.evaluations,
-        orders.notes,
+        orders.fingerprints,
         orders.checkpoint_every,
     )
-    lease.note(state.now, f"given to {', '.join(f'worker {each}' for each in lease.workers)}{why}")
+    lease.record(state.now, f"given to {', '.join(f'worker {each}' for each in lease.workers)}{why}")
     state.commands.append(orders)

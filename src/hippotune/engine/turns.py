@@ -21,11 +21,18 @@ from hippotune.engine.scheduler import Scheduler
 from hippotune.engine.state import State
 from hippotune.engine.workers import Workers
 from hippotune.protocol.commands import Wake
-from hippotune.protocol.events import Event, NumbersLogged, Progressed, StateNoted, Woken, WorkerLeaving
+from hippotune.protocol.events import (
+    Event,
+    NumbersLogged,
+    Progressed,
+    StateFingerprinted,
+    Woken,
+    WorkerLeaving,
+)
 from hippotune.stages.waiting import waiting_below
 
 # These do not change which studies wait.
-_PROGRESS = (Progressed, NumbersLogged, StateNoted)
+_PROGRESS = (Progressed, NumbersLogged, StateFingerprinted)
 
 
 @dataclass(eq=False, repr=False)
@@ -122,6 +129,6 @@ class Turns:
         lease.cut = "at a step" if is_over else "at a boundary"
         if not is_over and over < math.inf:
             state.commands.append(Wake(over))
-        lease.note(state.now, f"to end {lease.cut}: others wait")
+        lease.record(state.now, f"to end {lease.cut}: others wait")
         lease.stopping = True
         self._orders.stop_at(lease, end)

@@ -19,7 +19,7 @@ from hippotune.engine.lease import Lease
 from hippotune.plan.node import Node
 from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.profile import Profile
-from hippotune.scheduling.width import Ladder, Room, longest_first, spread
+from hippotune.scheduling.width import Capacity, Ladder, longest_first, spread
 from hippotune.sequences.config import Config
 from hippotune.stages.tasks import Place, Task
 
@@ -168,10 +168,10 @@ class WidthAllocator:
         """Fit wishes to the slots: the longest first, within what is free; what is left over is spread."""
         times = [each.time for each in work]
         given = [each.width for each in work]
-        room = Room(slots, given)
+        capacity = Capacity(slots, given)
         for index in longest_first(times):
             for step in reversed(ladders[index]):
-                if given[index] < step <= wishes[index] and room.take(given[index], step):
+                if given[index] < step <= wishes[index] and capacity.take(given[index], step):
                     given[index] = step
                     break
         return spread(times, given, slots, ladders, self._profile.speed)

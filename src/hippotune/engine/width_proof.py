@@ -27,7 +27,7 @@ from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position, width_refutation
 from hippotune.protocol.commands import Note
-from hippotune.protocol.events import LeaseFailed, MetricsReported, StateNoted
+from hippotune.protocol.events import LeaseFailed, MetricsReported, StateFingerprinted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
 from hippotune.stages.tasks import Place, Task
@@ -115,7 +115,7 @@ class WidthProof:
             promises.saves.add(lease, step)
         if step not in lease.evaluations:
             promises.evaluations.add(lease, step)
-        lease.notes.add(step)
+        lease.fingerprints.add(step)
         lease.claim = width
         self._pilots += 1
         self._pilot, self._width, self._platform = lease, width, lease.platform
@@ -126,10 +126,10 @@ class WidthProof:
         path, once = part(lease.path, start, step), frozenset({step})
         return Repeat(Run(name, start), self, lease.study, lease.path[-1][0].config, path, once, once)
 
-    def noted(self, lease: Lease, event: StateNoted) -> None:
+    def fingerprinted(self, lease: Lease, event: StateFingerprinted) -> None:
         """A lease has said what its state is."""
         if lease is self._pilot and self._narrow is not None:
-            self._narrow.noted(event)
+            self._narrow.fingerprinted(event)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease has metrics; return whether they are for this proof only."""
@@ -223,7 +223,9 @@ class WidthProof:
     def _nudge(self, wide: Repeat) -> None:
         """Ask what rounding makes of the step."""
         run = Run("nudged", wide.start)
-        self._open = Repeat(run, self, wide.study, wide.config, wide.path, wide.notes, wide.evaluations)
+        self._open = Repeat(
+            run, self, wide.study, wide.config, wide.path, wide.fingerprints, wide.evaluations
+        )
         self._open.nudged = True
         self._state.reserved = int(self._width)
 

@@ -52,9 +52,9 @@ class WorkerTable:
         self._pristine.add(worker)
         self._look(slot)
 
-    def leave(self, worker: int) -> None:
+    def remove(self, worker: int) -> None:
         """A worker is gone."""
-        self._let_go(worker)
+        self._forget(worker)
         self._leaving.discard(worker)
         self._pristine.discard(worker)
         self._platform.pop(worker, None)
@@ -68,17 +68,17 @@ class WorkerTable:
                 del self._seats[slot], self._host[slot], self._kind[slot]
             self._look(slot)
 
-    def depart(self, worker: int) -> None:
+    def release(self, worker: int) -> None:
         """A worker is to go: at once, or when the lease that it is on is over. Then it is `released`."""
         if worker in self.busy:
             self._leaving.add(worker)
         elif worker in self.idle:
-            self.leave(worker)
+            self.remove(worker)
             self.released.append(worker)
 
     def take(self, worker: int, lease: int, width: Fraction) -> None:
         """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
-        self._let_go(worker)
+        self._forget(worker)
         del self.idle[worker]
         self._pristine.discard(worker)
         self.busy[worker] = lease
@@ -95,7 +95,7 @@ class WorkerTable:
     def finish(self, worker: int, holds: Position | None, saved: bool) -> None:
         """A worker is idle again; `saved` says whether the state that it holds is in a checkpoint too."""
         if worker in self._leaving:
-            self.leave(worker)
+            self.remove(worker)
             self.released.append(worker)
             return
         del self.busy[worker]
@@ -296,7 +296,7 @@ class WorkerTable:
         assert spare is not None, "there is no idle worker"
         return spare
 
-    def _let_go(self, worker: int) -> None:
+    def _forget(self, worker: int) -> None:
         position = self._holds.pop(worker, None)
         if position is not None and self._holder.get(position) == worker:
             del self._holder[position]

@@ -52,11 +52,11 @@ class Workers:
     def worker_leaving(self, event: WorkerLeaving) -> None:
         """A worker is to go: it gets nothing more, and what it trains stops at the end of its step."""
         state = self._state
-        state.workers.depart(event.worker)
+        state.workers.release(event.worker)
         self._proofs.worker_lost(event.worker)
         for lease in state.leases.training():  # a proof is a step long
             if event.worker in lease.workers:
-                lease.note(state.now, f"worker {event.worker} is leaving")
+                lease.record(state.now, f"worker {event.worker} is leaving")
                 lease.stopping = True
                 self._orders.stop_at(lease, max(lease.at, lease.start + 1))
 
@@ -67,7 +67,7 @@ class Workers:
     def worker_lost(self, event: WorkerLost) -> None:
         """A worker is gone, with the lease that it ran and the saves that it had begun."""
         state = self._state
-        state.workers.leave(event.worker)
+        state.workers.remove(event.worker)
         self._proofs.worker_lost(event.worker)
         for number, broken in list(self.broken.items()):
             broken.busy.discard(event.worker)
@@ -78,7 +78,7 @@ class Workers:
         leases = [each for each in state.leases.by_number.values() if event.worker in each.workers]
         running = [lease for lease in leases if lease.state == "running"]
         for lease in leases:
-            lease.note(state.now, f"worker {event.worker} lost: {event.reason}")
+            lease.record(state.now, f"worker {event.worker} lost: {event.reason}")
             if lease.state == "running":
                 self._lose(lease, event)
             elif (

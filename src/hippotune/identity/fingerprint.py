@@ -88,14 +88,14 @@ def parts_of_object(value: object) -> dict[str, str]:
     """
     reading = Reading(type(value).__module__, with_effects=False)
     try:
-        reading.note_text("class", reading.writer.name_of(type(value)))
+        reading.add_text("class", reading.writer.name_of(type(value)))
     except TrainerError:
-        reading.note_text("class", type(value).__qualname__)
+        reading.add_text("class", type(value).__qualname__)
     for name, item in sorted(vars(value).items()):
         try:
-            reading.note_text(name, reading.writer.write(item, name, reading.home))
+            reading.add_text(name, reading.writer.write(item, name, reading.home))
         except (Unidentified, TrainerError):
-            reading.note_text(name, _pickled(item))
+            reading.add_text(name, _pickled(item))
     return reading.record.parts
 
 

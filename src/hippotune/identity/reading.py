@@ -116,7 +116,7 @@ class Reading:
 
     def read(self, name: str, value: object) -> None:
         """Read a value, or something of the user's own."""
-        self._note_value(name, value, self.home, name)
+        self._add_value(name, value, self.home, name)
 
     def _label(self, value: Any) -> str:
         """Return a name of something of the user's own that nothing else has."""
@@ -144,10 +144,10 @@ class Reading:
             return ""
         return "__main__" if is_script(module) else str(module)
 
-    def _note_source(self, name: str, text: str, compiled: bool = False) -> None:
+    def _add_source(self, name: str, text: str, compiled: bool = False) -> None:
         self.record.add("definition", name, text, of_source(text, compiled))
 
-    def _note_value(self, name: str, value: object, module: str, reader: str) -> None:
+    def _add_value(self, name: str, value: object, module: str, reader: str) -> None:
         if self._values.get(name, self) is value:
             return
         self._values[name] = value
@@ -164,13 +164,13 @@ class Reading:
                 f"{reader} reads {what}, of type {kind.__module__}.{kind.__qualname__}, which cannot be "
                 f"identified: {error.why}. Hippo could not tell whether results still belong to it: {REMEDY}"
             ) from None
-        self.note_text(name, text)
+        self.add_text(name, text)
 
-    def note_text(self, name: str, text: str) -> None:
+    def add_text(self, name: str, text: str) -> None:
         """Note a value that is written already."""
         self.record.add("value", name, text, of_value(name, text))
 
-    def _note_link(self, name: str, value: FunctionType | type) -> None:
+    def _add_link(self, name: str, value: FunctionType | type) -> None:
         """Note what a name of the user's leads to; a person sees it where that has another name."""
         label = self.named(value)
         self.record.add("link", link(name), label, None if label == name else label)
@@ -180,11 +180,11 @@ class Reading:
         functions = [f for f in functions_in(members.values()) if f.__module__ == cls.__module__]
         definition = self._source.of_class(cls, functions)
         if definition is not None:
-            self._note_source(label, definition.text)
+            self._add_source(label, definition.text)
         bases = [self.writer.name_of(base) for base in cls.__mro__[1:]]
         self.record.add("bases", label, ", ".join([*bases, self.writer.name_of(type(cls))]))
         for name, default in field_defaults(cls):
-            self._note_value(f"{label}.{name}", default, cls.__module__, label)
+            self._add_value(f"{label}.{name}", default, cls.__module__, label)
         generated = "__dataclass_fields__" in members
         given = definition.assigned if definition is not None else frozenset()
         if definition is not None:
@@ -202,12 +202,12 @@ class Reading:
 
     def _read_member(self, cls: type, label: str, name: str, value: object, function: bool) -> None:
         if isinstance(value, enum.Enum) and isinstance(value, cls):
-            self._note_value(f"{label}.{name}", value.value, cls.__module__, label)
+            self._add_value(f"{label}.{name}", value.value, cls.__module__, label)
         elif self._is_code_of_users(value):
-            self._note_link(f"{label}.{name}", value)
+            self._add_link(f"{label}.{name}", value)
         else:
             shown = f"{label}.{name} (decorated)" if function else f"{label}.{name}"
-            self._note_value(shown, value, cls.__module__, label)
+            self._add_value(shown, value, cls.__module__, label)
 
     def _is_code_of_users(self, value: object) -> TypeGuard[FunctionType | type]:
         if isinstance(value, FunctionType):
@@ -221,14 +221,14 @@ class Reading:
         text = "".join(each.text for each in found)
         if len(found) != 1:  # no source, or several lambdas on one line
             text += code_text(code)
-        self._note_source(label, text, compiled=not found)
+        self._add_source(label, text, compiled=not found)
         names: dict[str, Any] = dict(function.__globals__)
         names |= enclosed(function)
         for name, value in defaults(function):
-            self._note_value(f"{label}({name}=)", value, module, label)
+            self._add_value(f"{label}({name}=)", value, module, label)
         for name, value in vars(function).items():
             if not is_dunder(name):
-                self._note_value(f"{label}.{name}", value, module, label)
+                self._add_value(f"{label}.{name}", value, module, label)
         for each in found:
             self._read_arguments(each, label, module)
         imports = [statement for each in found for statement in each.uses.imports]
@@ -236,7 +236,7 @@ class Reading:
         for chain in names_read(code):
             self._read_name(chain, place)
         if _PARSERS & attributes_read(code):
-            self.note_text("sys.argv", arguments())
+            self.add_text("sys.argv", arguments())
         for each in found:
             for use in each.uses.around:
                 self._read_use(use, place)
@@ -262,11 +262,11 @@ class Reading:
         """Read a module of the user's that is handed on as a whole."""
         tree = self._source.module_tree(module)
         if tree is not None:
-            self._note_source(f"module {label}", canonical(tree))
+            self._add_source(f"module {label}", canonical(tree))
         for name, value in list(vars(module).items()):
             inner = isinstance(value, ModuleType) and value.__name__.startswith(f"{module.__name__}.")
             if not is_pythons(name) and (inner or not isinstance(value, ModuleType)):
-                self._note_value(self._in_module(module.__name__, name), value, module.__name__, label)
+                self._add_value(self._in_module(module.__name__, name), value, module.__name__, label)
 
     def enter(self, name: str, is_read: bool | None = None) -> None:
         """Take in what a module of the user's does when it is imported, and those that it imports.
@@ -329,7 +329,7 @@ class Reading:
         if (origin := module_of(value)) and not self.is_users(origin):
             self.packages.add(origin.partition(".")[0])
         if value is sys.argv or (value is sys and attributes[:1] == ["argv"]):
-            self.note_text("sys.argv", arguments())
+            self.add_text("sys.argv", arguments())
         elif value is sys.modules or (value is sys and attributes[:1] == ["modules"]):
             raise hidden(place, "sys.modules")
         elif not (value is os.environ or self._is_theirs(value)):
@@ -341,9 +341,9 @@ class Reading:
 
     def _read_value(self, shown: str, value: object, module: str, place: Place) -> None:
         if self._is_code_of_users(value):
-            self._note_link(shown, value)
+            self._add_link(shown, value)
         else:
-            self._note_value(shown, value, module, place.label)
+            self._add_value(shown, value, module, place.label)
 
     def _read_use(self, use: Use, place: Place) -> None:
         """Read names that the function imports itself, and the environment."""
@@ -385,7 +385,7 @@ class Reading:
             if not isinstance(name, str):
                 raise unnamed(place)
             if (text := variable(name)) is not None:
-                self.note_text(f"${name}", text)
+                self.add_text(f"${name}", text)
 
     def _read_variables_in(self, key: object, place: Place) -> None:
         """Read the variables that a text has in it, as $NAME or ${NAME}."""
@@ -404,5 +404,5 @@ class Reading:
         if any(value is os.environ or value is os.getenv for value in values):
             for name in sorted(strings_in(place.code)):
                 if name.isidentifier() and (text := variable(name)) is not None:
-                    self.note_text(f"${name}", text)
+                    self.add_text(f"${name}", text)
         self._read_modules(sorted(modules_imported(place.code) - {""}), place)

@@ -65,7 +65,7 @@ class _Reader(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found = Uses()
 
-    def _note(self, chain: Chain, method: str = "", key: object = None, called: bool = False) -> None:
+    def _add(self, chain: Chain, method: str = "", key: object = None, called: bool = False) -> None:
         self.found.around.append(Use(chain, method, key, called))
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -87,7 +87,7 @@ class _Reader(ast.NodeVisitor):
         if chain is None:
             self.visit(target)
         else:
-            self._note(chain, method, _key(node.args[0]) if node.args else None, called=True)
+            self._add(chain, method, _key(node.args[0]) if node.args else None, called=True)
         for part in (*node.args, *node.keywords):
             self.visit(part)
 
@@ -95,7 +95,7 @@ class _Reader(ast.NodeVisitor):
         match node:
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
                 if (chain := _chain(right)) is not None and _key(left) is not None:
-                    self._note(chain, key=_key(left))
+                    self._add(chain, key=_key(left))
                     self.visit(left)
                     return
         self.generic_visit(node)
@@ -105,7 +105,7 @@ class _Reader(ast.NodeVisitor):
         if chain is None:
             self.visit(node.value)
         elif isinstance(node.ctx, ast.Load):
-            self._note(chain, key=_key(node.slice))
+            self._add(chain, key=_key(node.slice))
         self.visit(node.slice)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -113,11 +113,11 @@ class _Reader(ast.NodeVisitor):
         if chain is None:
             self.visit(node.value)
         elif isinstance(node.ctx, ast.Load):
-            self._note(chain)
+            self._add(chain)
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
-            self._note((node.id,))
+            self._add((node.id,))
 
 
 def _chain(node: ast.expr) -> Chain | None:

@@ -34,7 +34,7 @@ from hippotune.plan.facts import (
 )
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
-from hippotune.plan.trials import Trials
+from hippotune.plan.trials import TrialNumbers
 from hippotune.sequences.base import Sequence
 from hippotune.sequences.config import Config
 from hippotune.sequences.constant import Constant
@@ -77,7 +77,7 @@ class Columns:
         }
         self._metrics: dict[str, list[float | None]] = {}
         self._numbers: dict[tuple[str, object], int] = {}
-        self._trials: dict[str, Trials[Config]] = {}
+        self._trials: dict[str, TrialNumbers[Config]] = {}
         self._own: dict[Config, Node] = {}
         self.asked: list[tuple[str, int, Config]] = []
         self.reached: list[tuple[Node, int]] = []
@@ -171,7 +171,7 @@ class Columns:
         study = self._study(fact.study)
         trial = fact.trial, fact.config
         if not node.isolation_key:
-            trial = self._trials.setdefault(fact.study, Trials()).of(*trial)
+            trial = self._trials.setdefault(fact.study, TrialNumbers()).of(*trial)
         row = self._number("trials", (study, trial), study, trial[0], self._config(trial[1]))
         if row == len(self.asked):
             self.asked.append((fact.study, *trial))

@@ -7,7 +7,7 @@ from time import monotonic, thread_time
 from typing import Any
 
 from hippotune.engine.lease import Lease
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.shell.runtime import Runtime
 from hippotune.stages.tasks import Task
 
@@ -28,7 +28,7 @@ class Pulses:
         """Return how things are now, or were a moment ago; None where the plan was closed."""
         try:
             return runtime.ask(lambda: self._look(runtime))
-        except Closed:
+        except PlanClosed:
             return None
 
     def _look(self, runtime: Runtime) -> dict[str, Any]:

@@ -36,10 +36,10 @@ class _Stop:
             raise InvalidInput(f"study {study!r} is not tuned here; expected {self._study!r}")
         if not self._is_asked:
             self._is_asked = True
-            await asyncio.to_thread(self._runtime.ask, partial(self._note, by))
+            await asyncio.to_thread(self._runtime.ask, partial(self._record_stop, by))
             os.kill(os.getpid(), signal.SIGINT)
 
-    def _note(self, by: str) -> None:
+    def _record_stop(self, by: str) -> None:
         loop = self._runtime.loop
         loop.handle(ActionTaken(StudyStopped(self._study, loop.executor.now(), by)))
 

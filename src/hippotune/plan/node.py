@@ -110,18 +110,18 @@ class Node:
         if not self.has_branch(node.start):
             insort(self._steps, node.start)
 
-    def note_metrics(self, step: int, order: int, metrics: Mapping[str, float]) -> None:
+    def set_metrics(self, step: int, order: int, metrics: Mapping[str, float]) -> None:
         """Take in what was measured at a step."""
         if not isinstance(self.metrics, dict):
             self.metrics = {}
         self.metrics[step] = (order, metrics)
 
-    def note_unmeasured(self, step: int, failure: Failure | None) -> None:
+    def set_unmeasured(self, step: int, failure: Failure | None) -> None:
         """Take in that evaluation has failed at a step, or, with None, that it is to be tried again."""
         left = {at: known for at, known in self.unmeasured.items() if at != step}
         self.unmeasured = left if failure is None else {**left, step: failure}
 
-    def note_checkpoint(self, step: int, checkpoint: Checkpoint | None) -> None:
+    def set_checkpoint(self, step: int, checkpoint: Checkpoint | None) -> None:
         """Take in that there is a checkpoint at a step, or, with None, that there is none any more."""
         if not isinstance(self.checkpoints, dict):
             self.checkpoints = {}

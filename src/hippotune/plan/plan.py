@@ -47,7 +47,7 @@ class Plan:
         self.bytes = 0
         self.proofs: list[ProofRecorded] = []
         self.rehearsed: dict[str, int] = {}  # how many steps, by platform
-        self.noted: dict[Position, StateRecorded] = {}
+        self.fingerprints: dict[Position, StateRecorded] = {}
         self.interim: dict[Position, None] = {}
         # The last tuning of each study, and how it ended: None where it runs, or was killed.
         self.tunings: dict[str, tuple[StudyBegan, StudyEnded | None]] = {}
@@ -160,7 +160,7 @@ class Plan:
         """Take in a fact of the past. Facts that say nothing of the tree are passed over."""
         match fact:
             case MetricsRecorded(order, position, metrics):  # first, because there are most of them
-                self.nodes[position.node].note_metrics(position.step, order, metrics)
+                self.nodes[position.node].set_metrics(position.step, order, metrics)
                 if order > self.order:
                     self.order = order
             case NodeAdded(node, parent, start, config, isolation_key):
@@ -174,7 +174,7 @@ class Plan:
             case FailureRecorded(order, position, error, suspended, evaluation):
                 node_failed, failure = self[position.node], Failure(position.step, order, error, suspended)
                 if evaluation:
-                    node_failed.note_unmeasured(position.step, failure)
+                    node_failed.set_unmeasured(position.step, failure)
                 elif node_failed.failure is None or position.step < node_failed.failure.step:
                     node_failed.failure = failure
                 self.order = max(self.order, order)
@@ -182,11 +182,11 @@ class Plan:
                 cleared = self[position.node]
                 if cleared.failure is not None and cleared.failure.step == position.step:
                     cleared.failure = None
-                cleared.note_unmeasured(position.step, None)
+                cleared.set_unmeasured(position.step, None)
                 self.order = max(self.order, order)
             case CheckpointKept(position, checkpoint):
                 self._forget_bytes(position)
-                self.nodes[position.node].note_checkpoint(position.step, checkpoint)
+                self.nodes[position.node].set_checkpoint(position.step, checkpoint)
                 self.bytes += checkpoint.bytes
                 if checkpoint.interim:
                     self.interim[position] = None
@@ -194,16 +194,16 @@ class Plan:
                     self.interim.pop(position, None)
             case CheckpointDropped(position):
                 self._forget_bytes(position)
-                self.nodes[position.node].note_checkpoint(position.step, None)
+                self.nodes[position.node].set_checkpoint(position.step, None)
                 self.interim.pop(position, None)
             case StateRecorded(position):
-                self.noted[position] = fact
+                self.fingerprints[position] = fact
             case ProofRecorded(kind, position):
                 self.proofs.append(fact)
                 if kind == "rehearsal":
                     self.rehearsed[fact.platform] = position.step
                 if kind == "audit":
-                    self.noted.pop(position, None)
+                    self.fingerprints.pop(position, None)
             case StudyBegan(study):
                 self.tunings[study] = fact, None
             case StudyEnded(study, tuning):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 C = TypeVar("C", bound=Hashable)
 
 
-class Trials(Generic[C]):
+class TrialNumbers(Generic[C]):
     """The trials of a study, as they are asked for.
 
     Every tuning numbers its trials from 0, and so does a request for a single config. So a number
@@ -30,5 +30,5 @@ class Trials(Generic[C]):
 
 def trials_of(asked: Iterable[tuple[int, C]]) -> dict[tuple[int, C], tuple[int, C]]:
     """Return the trial of every (number, config); these come in the order in which they were asked for."""
-    trials: Trials[C] = Trials()
+    trials: TrialNumbers[C] = TrialNumbers()
     return {ask: trials.of(*ask) for ask in asked}

@@ -29,8 +29,8 @@ class RunLease:
     and evaluates at the steps named. `required` are the metrics that tuners read; with `probe` the
     worker checks before the first step that evaluate() returns them.
 
-    At the steps in `notes` the worker says what its state is, before it evaluates there, and once more after
-    that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its
+    At the steps in `fingerprints` the worker says what its state is, before it evaluates there, and once more
+    after that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its
     state. One that is `fresh` runs in an interpreter that has trained nothing yet; one that is `nudged`
     starts from weights that are changed in their last bits.
 
@@ -58,7 +58,7 @@ class RunLease:
     width: Fraction = Fraction(1)
     study: str = ""
     trial: int | None = None
-    notes: frozenset[int] = frozenset()
+    fingerprints: frozenset[int] = frozenset()
     proof: bool = False
     fresh: bool = False
     nudged: bool = False
@@ -90,7 +90,7 @@ class UpdateLease:
     end: int
     saves: frozenset[int]
     evaluations: frozenset[int]
-    notes: frozenset[int] = frozenset()
+    fingerprints: frozenset[int] = frozenset()
     checkpoint_every: float | None = None
 
 

@@ -276,7 +276,7 @@ class WorkerNoted:
 class MetricsReported:
     """The metrics at `step`. `seconds` is what evaluating took.
 
-    In virtual time there may be none at a step whose state is noted: for a proof that is enough.
+    In virtual time there may be none at a step with a fingerprint: for a proof that is enough.
     """
 
     lease: int
@@ -286,7 +286,7 @@ class MetricsReported:
 
 
 @dataclass(frozen=True)
-class StateNoted:
+class StateFingerprinted:
     """What the state at `step` is; `evaluated` says whether evaluate() has run there since it was trained.
 
     `seconds` is what noting it took.
@@ -399,7 +399,7 @@ Event = (
     | NumbersLogged
     | WorkerNoted
     | MetricsReported
-    | StateNoted
+    | StateFingerprinted
     | CheckpointSaved
     | SaveFailed
     | StepsMissed

@@ -1,10 +1,10 @@
 """The course of a lease, from its `RunLease` to its `LeaseFinished` or `LeaseFailed`. No I/O, no clock.
 
-    start ─▶ probe ─▶ at every step count: note ─▶ evaluate ─▶ note ─▶ save ─▶ train … finish
-            (if asked)                    (each if due; the second note after an evaluation only)
+    start ─▶ probe ─▶ at every step count: fingerprint ─▶ evaluate ─▶ fingerprint ─▶ save ─▶ train … finish
+            (if asked)                    (each if due; the second fingerprint after an evaluation only)
 
-A probe is an evaluation too: the state is noted before and after it, where that is to be noted.
-The saved state is the one that was noted last. A lease is also saved on its way, `checkpoint_every` seconds
+A probe is an evaluation too: fingerprints are taken before and after it, where they are asked for.
+The saved state is that of the last fingerprint. A lease is also saved on its way, `checkpoint_every` seconds
 after its last save; later where saving is slow, so that training waits for at most a twentieth of the time.
 
 Real workers, the simulator and the tests' world all drive this class: `next` says what to do, `done` that it
@@ -20,7 +20,7 @@ from typing import Literal
 from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.protocol.events import StepsMissed
 
-Action = Literal["start", "probe", "note", "evaluate", "save", "train", "finish"]
+Action = Literal["start", "probe", "fingerprint", "evaluate", "save", "train", "finish"]
 
 # How much longer training goes on after an interim save than it waited for the save: 5 % is 1 to 19.
 _LEAST_TRAINING = 19
@@ -29,8 +29,8 @@ _LEAST_TRAINING = 19
 class LeaseRun:
     """A lease under way. `at` is the step count reached; `doing` what is being done there, if anything.
 
-    `saved` and `evaluated` are the steps at which that was done, or will not be done any more; `noted` are
-    the steps at which the state was noted, each with whether it was evaluated before.
+    `saved` and `evaluated` are the steps at which that was done, or will not be done any more;
+    `fingerprinted` are the steps at which a fingerprint was taken, each with whether it was evaluated before.
     """
 
     def __init__(self, lease: RunLease) -> None:
@@ -39,16 +39,18 @@ class LeaseRun:
         self.end = lease.end
         self.saves = lease.saves
         self.evaluations = lease.evaluations
-        self.notes = lease.notes
-        self.noted: set[tuple[int, bool]] = set()
+        self.fingerprints = lease.fingerprints
+        self.fingerprinted: set[tuple[int, bool]] = set()
         self.saved: set[int] = set()
         self.evaluated: set[int] = set()
         self.doing: Action | None = None
         self.over = False
         self._to_come: list[Action] = ["start"]  # from behind
         if lease.probe:
-            is_noted = lease.start in lease.notes
-            self._to_come = ["note", "probe", "note", "start"] if is_noted else ["probe", "start"]
+            is_fingerprinted = lease.start in lease.fingerprints
+            self._to_come = (
+                ["fingerprint", "probe", "fingerprint", "start"] if is_fingerprinted else ["probe", "start"]
+            )
         self._stops: list[int] | None = None
         self.checkpoint_every = lease.checkpoint_every
         self._since: float | None = None
@@ -83,8 +85,8 @@ class LeaseRun:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether the state that is noted now was evaluated before, or probed."""
-        return self.at in self.evaluated or self._to_come == ["note"]
+        """Whether the state at the next fingerprint was evaluated before, or probed."""
+        return self.at in self.evaluated or self._to_come == ["fingerprint"]
 
     @property
     def is_interim(self) -> bool:
@@ -94,13 +96,13 @@ class LeaseRun:
     def _due(self, is_interim_due: bool) -> Action:
         """Return what is due at this step count: the one place that decides where a lease saves and stops."""
         at, is_evaluated = self.at, self.at in self.evaluated
-        is_due = at in self.notes and (at, is_evaluated) not in self.noted
+        is_due = at in self.fingerprints and (at, is_evaluated) not in self.fingerprinted
         if is_due and not is_evaluated:
-            return "note"
+            return "fingerprint"
         if at in self.evaluations and not is_evaluated:
             return "evaluate"
         if is_due:
-            return "note"
+            return "fingerprint"
         if at in self.saves and at not in self.saved:
             return "save"
         if at >= self.end:
@@ -118,8 +120,8 @@ class LeaseRun:
                 self.at += steps
             case "evaluate":
                 self.evaluated.add(self.at)
-            case "note":
-                self.noted.add((self.at, self.is_evaluated))
+            case "fingerprint":
+                self.fingerprinted.add((self.at, self.is_evaluated))
             case "save":
                 self.saved.add(self.at)
             case "finish":
@@ -138,7 +140,11 @@ class LeaseRun:
             return self._refuse(update)
         first = self.at + (self.doing == "train")  # the step count to come, or the present one
         self.end = max(update.end, first)
-        self.saves, self.evaluations, self.notes = update.saves, update.evaluations, update.notes
+        self.saves, self.evaluations, self.fingerprints = (
+            update.saves,
+            update.evaluations,
+            update.fingerprints,
+        )
         self.checkpoint_every = update.checkpoint_every
         if self.end > self.lease.start:
             self.saves |= {self.end}
@@ -156,7 +162,8 @@ class LeaseRun:
         """Return the next step count after this one with something to do at it; its end at the latest."""
         if self._stops is None:
             self._stops = sorted(
-                (at for at in self.saves | self.evaluations | self.notes if at < self.end), reverse=True
+                (at for at in self.saves | self.evaluations | self.fingerprints if at < self.end),
+                reverse=True,
             )
         while self._stops and self._stops[-1] <= self.at:
             self._stops.pop()
@@ -168,7 +175,7 @@ class LeaseRun:
         `step` is what a peer says of its own error; it may have failed where this worker did not.
         """
         if step is None:
-            at_first = self.doing in ("start", "probe", "note") and self.at == 0
+            at_first = self.doing in ("start", "probe", "fingerprint") and self.at == 0
             step = self.at + 1 if self.doing == "train" or at_first else self.at
         elif step in self.evaluated:
             step += 1

@@ -49,7 +49,7 @@ class Run:
     error: str | None = None
     probed: dict[bool, Fingerprint] = field(default_factory=dict)
 
-    def note(self, step: int, fingerprint: Fingerprint, evaluated: bool) -> None:
+    def add(self, step: int, fingerprint: Fingerprint, evaluated: bool) -> None:
         """Take in a state."""
         if step:
             (self.evaluated if evaluated else self.states)[step] = fingerprint
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def around_evaluate(self) -> Iterator[tuple[int, Fingerprint, Fingerprint]]:
-        """The steps at which its state was noted before and after evaluate(), with both states."""
+        """The steps with fingerprints before and after evaluate(), with both states."""
         if len(self.probed) == 2:
             yield 0, self.probed[False], self.probed[True]
         for step in sorted(self.states.keys() & self.evaluated.keys()):
@@ -66,12 +66,12 @@ class Run:
 
     @property
     def moments(self) -> Iterator[Moment]:
-        """When its state was noted."""
+        """When fingerprints were taken."""
         yield from ((step, False) for step in self.states)
         yield from ((step, True) for step in self.evaluated)
 
     def state(self, moment: Moment) -> Fingerprint | None:
-        """Return its state at a moment, if it was noted."""
+        """Return the fingerprint of its state at a moment, if there is one."""
         return (self.evaluated if moment[1] else self.states).get(moment[0])
 
     def is_loaded(self, moment: Moment) -> bool:

@@ -101,7 +101,7 @@ class Accounts(Generic[K]):
         """Return the slot-seconds that a user's studies were charged."""
         return self._by_user.get(owner, NOTHING)
 
-    def note_elsewhere(self, owner: str, seconds: Fraction) -> None:
+    def charge_elsewhere(self, owner: str, seconds: Fraction) -> None:
         """Other plans served a user too: the level is this much above what is charged here."""
         self._elsewhere[owner] = seconds
 

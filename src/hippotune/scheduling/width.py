@@ -50,9 +50,9 @@ def share(time: Time, total: Time, slots: int, steps: Ladder) -> Fraction:
 def fitted(times: Sequence[Time], wanted: Sequence[Fraction], slots: int) -> list[Fraction]:
     """Return the widths wanted as far as slots go: the longest first, the rest waits."""
     chosen = [WAITS] * len(times)
-    room = Room(slots)
+    capacity = Capacity(slots)
     for index in longest_first(times):
-        if room.take(WAITS, wanted[index]):
+        if capacity.take(WAITS, wanted[index]):
             chosen[index] = wanted[index]
     return chosen
 
@@ -62,7 +62,7 @@ def longest_first(times: Sequence[Time]) -> list[int]:
     return sorted(range(len(times)), key=lambda each: (-times[each], each))
 
 
-class Room:
+class Capacity:
     """Slots, and how much of them is taken."""
 
     def __init__(self, slots: int, taken: Iterable[Fraction] = ()) -> None:
@@ -101,7 +101,7 @@ def spread(
     What waits comes before all else. A step that would make nothing faster is not taken.
     """
     given = list(chosen)
-    room = Room(slots, given)
+    capacity = Capacity(slots, given)
     queue: list[tuple[bool, Fraction, Fraction, int, Fraction]] = []
 
     def enter(index: int) -> None:
@@ -118,7 +118,7 @@ def spread(
         enter(index)
     while queue:
         *_, index, step = heappop(queue)
-        if room.take(given[index], step):  # otherwise what is left is too little, and stays so
+        if capacity.take(given[index], step):  # otherwise what is left is too little, and stays so
             given[index] = step
             enter(index)
     return given

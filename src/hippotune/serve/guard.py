@@ -23,7 +23,7 @@ from hippotune.serve.messages import Failure, encode
 from hippotune.serve.tokens import Role, Tokens, User
 from hippotune.serve.turns import CAME, Turns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.store.files import says_disk_full
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ def _status(error: Exception) -> int:
         (CodeRefused, 403),
         (NotHere, 404),
         (NotNow, 503),
-        (Closed, 404),
+        (PlanClosed, 404),
         (InvalidInput, 422),
         (StoreError, 503),
         (HippoError, 422),

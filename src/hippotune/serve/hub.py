@@ -30,7 +30,7 @@ from hippotune.serve.served_plan import ServedPlan, SessionNotes
 from hippotune.serve.session import Session
 from hippotune.store.catalog import open_store
 from hippotune.store.homes import parse_home
-from hippotune.study.opening import Terms, open_plan
+from hippotune.study.opening import StudyOptions, open_plan
 from hippotune.study.start import find_start
 
 # How long a session waits for its client, and a plan for its next session.
@@ -135,7 +135,7 @@ class Hub:
         parcel: Parcel,
         executor: Executor,
     ) -> tuple[ServedPlan, list[str]]:
-        terms = Terms(
+        terms = StudyOptions(
             name=definition.study,
             listed_name=listed_as(definition.study, definition.share),
             trainer=None,
@@ -220,7 +220,7 @@ class Hub:
                 served.runtime.run(served.runtime.loop.log.durable())
             return trials
 
-    def note_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
+    def set_aim(self, plan: ServedPlan, study: str, metric: str, mode: str) -> None:
         """Have the store remember what a study is tuned for."""
         with open_store(self.folder, self.store) as catalog:
             name = listed_as(study, plan.definition.share)

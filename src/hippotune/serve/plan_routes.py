@@ -109,7 +109,7 @@ class PlanRoutes:
         plan = self._hub.plan(key)
         opened = await plan.begin_session(id, start.study, user)
         if start.metric is not None and start.mode is not None:
-            await asyncio.to_thread(self._hub.note_aim, plan, start.study, start.metric, start.mode)
+            await asyncio.to_thread(self._hub.set_aim, plan, start.study, start.metric, start.mode)
         return reply(opened)
 
     async def take(self, request: Request) -> Response:

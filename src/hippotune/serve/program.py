@@ -152,7 +152,7 @@ class Server:
         self.url = f"{scheme}://{shown}:{port}"
         anywhere = host in ("0.0.0.0", "::")
         self._own_url = f"{scheme}://127.0.0.1:{port}" if anywhere else self.url
-        self._home.note(self._own_url)
+        self._home.write_url(self._own_url)
         for line in self._start_message():
             self._say(line)
         try:

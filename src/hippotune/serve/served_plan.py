@@ -113,10 +113,10 @@ class ServedPlan:
         """End the sessions of a study that was stopped, and have the log say so."""
         for session in list(self.sessions.values()):
             if (session.study, session.user) == (study, user):
-                await self.ask(partial(self._note_stop, study, by))
+                await self.ask(partial(self._record_stop, study, by))
                 await self.end_session(session)
 
-    def _note_stop(self, study: str, by: str) -> None:
+    def _record_stop(self, study: str, by: str) -> None:
         loop = self.runtime.loop
         loop.handle(ActionTaken(StudyStopped(study, loop.readings.now(), by)))
 

@@ -178,7 +178,7 @@ class Studies:
                 live.outbox.put(msgspec.json.encode({"type": "end", "state": state}))
                 live.outbox.close()
 
-    def note_spent(self, name: str, seconds: float) -> None:
+    def add_spent(self, name: str, seconds: float) -> None:
         """Write down the worker-seconds that a study's tuner process has taken, now and then."""
         live = self.get(name)
         with self._lock:

@@ -149,7 +149,7 @@ class StudyRoutes:
         if live.is_running:
             live.outbox.put(*(encode({"type": "note", "text": text}) for text in going.notes))
             if live.record.submission.tuned.worker_seconds is not None:
-                await asyncio.to_thread(self._studies.note_spent, live.record.name, going.spent)
+                await asyncio.to_thread(self._studies.add_spent, live.record.name, going.spent)
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:

@@ -18,7 +18,7 @@ from hippotune.errors import HippoError
 T = TypeVar("T")
 
 
-class Closed(HippoError):
+class PlanClosed(HippoError):
     """The plan was closed while it was in use."""
 
 
@@ -49,11 +49,11 @@ class LoopThread(ABC):
         """End everything, and the thread by `_stop`. May be called twice."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the loop's thread. Raises `Closed` once that has ended."""
+        """Run a coroutine on the loop's thread. Raises `PlanClosed` once that has ended."""
         with self._gate:
             if self._stopped:
                 coroutine.close()
-                raise Closed("the plan was closed meanwhile")
+                raise PlanClosed("the plan was closed meanwhile")
             return asyncio.run_coroutine_threadsafe(coroutine, self._aio)
 
     def post(self, call: Callable[[], None]) -> None:
@@ -74,7 +74,7 @@ class LoopThread(ABC):
         try:
             return self.run(asked())
         except concurrent.futures.CancelledError:
-            raise Closed("the plan was closed meanwhile") from None
+            raise PlanClosed("the plan was closed meanwhile") from None
 
     def _stop(self) -> None:
         """Cancel all that runs on the loop, and end the thread."""

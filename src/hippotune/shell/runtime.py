@@ -27,7 +27,7 @@ from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
-from hippotune.shell.loop_thread import Closed, LoopThread
+from hippotune.shell.loop_thread import LoopThread, PlanClosed
 from hippotune.shell.notes import Notes
 from hippotune.shell.writer import FactWriter, ImmediateWriter, Writer
 from hippotune.store.base import Store
@@ -221,7 +221,7 @@ def release(runtime: Runtime, study: str) -> None:
         if not runtime.users:
             runtime.close()
         elif study not in runtime.users:
-            with suppress(Closed):
+            with suppress(PlanClosed):
                 runtime.ask(lambda: runtime.loop.handle(StudyClosed(study)))
         for place in [place for place, each in _open.items() if each.closed]:
             del _open[place]

@@ -61,7 +61,7 @@ def _folder_name(url: str) -> str:
     return f"{readable}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
 
 
-def note_url(home: Path, url: str) -> None:
+def write_url(home: Path, url: str) -> None:
     """Have a folder say which URL it belongs to."""
     if url_of(home) != url:
         with explained(home):

@@ -26,7 +26,7 @@ class ServedHome:
         with explained(home):
             (home / _NAME).unlink(missing_ok=True)  # of a server that was killed
 
-    def note(self, url: str) -> None:
+    def write_url(self, url: str) -> None:
         """Say where the server is reached."""
         with explained(self._home), replacing(self._home / _NAME) as temporary:
             temporary.write_text(json.dumps({"url": url, "pid": os.getpid()}))

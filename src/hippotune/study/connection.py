@@ -23,7 +23,7 @@ from hippotune.store.base import Store
 from hippotune.store.served import refuse_served
 from hippotune.study.limits import Limits
 from hippotune.study.models import Models
-from hippotune.study.opening import Terms, open_plan
+from hippotune.study.opening import StudyOptions, open_plan
 from hippotune.study.progress import Progress
 from hippotune.study.reading import read_logged, read_spans, reading_plan
 from hippotune.study.recorded import recorded
@@ -101,7 +101,7 @@ class Connection:
         return self.runtime
 
     def _begin(self, identity: Identity) -> Runtime:
-        terms, waived = Terms.of(self._study), self._study._version is not None
+        terms, waived = StudyOptions.of(self._study), self._study._version is not None
         if not terms.executor.virtual:
             self.warnings += refuse_unsent(self._study.trainer, identity, is_importable)
         opened = open_plan(terms, identity, versions(identity.imports), waived)
@@ -109,7 +109,7 @@ class Connection:
         self.warnings += opened.warnings
         return opened.runtime
 
-    def note_aim(self, metric: str, mode: str) -> None:
+    def set_aim(self, metric: str, mode: str) -> None:
         """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
         study = self._study
         if self._aim != (metric, mode) and self.identity is not None and not study.executor.virtual:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hippotune.errors import CheckpointError, HippoError, TrialFailed
 from hippotune.plan.facts import Checkpoint, Position
 from hippotune.sequences.config import Config
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.shell.runtime import Runtime
 from hippotune.store.homes import open_checkpoints
 from hippotune.study.best import Best
@@ -109,7 +109,7 @@ class Models:
         try:
             yield held
         finally:
-            with suppress(Closed):
+            with suppress(PlanClosed):
                 held.runtime.ask(held.let_go)
 
     @contextmanager

@@ -20,7 +20,7 @@ from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.store.base import Store
 from hippotune.store.files import checkpoint_folder
-from hippotune.store.homes import checkpoints_url, note_url
+from hippotune.store.homes import checkpoints_url, write_url
 from hippotune.store.memory import MemoryStore
 from hippotune.store.secret import FILE_NAME as SECRET_FILE
 from hippotune.study.start import find_start
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Terms:
+class StudyOptions:
     """What a study wants of its plan, and where that is kept; see `Study` for each of them.
 
     Where the trainer is not to be opened in this process, there is a `parcel` in its place.
@@ -58,7 +58,7 @@ class Terms:
     fits: Callable[[Mapping[str, Any], int], bool] | None = None
 
     @classmethod
-    def of(cls, study: Study) -> Terms:
+    def of(cls, study: Study) -> StudyOptions:
         """Return the terms of a study of this process."""
         return cls(
             name=study.name,
@@ -90,7 +90,7 @@ class Opened:
     warnings: list[str] = field(default_factory=list)
 
 
-def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], waived: bool) -> Opened:
+def open_plan(study: StudyOptions, identity: Identity, versions: Mapping[str, str], waived: bool) -> Opened:
     """Open the plan of an identity, making it where it is new; versions may differ where that is `waived`."""
     notes: list[str] = []
     warnings: list[str] = []
@@ -148,7 +148,7 @@ def open_plan(study: Terms, identity: Identity, versions: Mapping[str, str], wai
     return Opened(runtime, notes, warnings)
 
 
-def _claimed_url(study: Terms, digest: str) -> str | None:
+def _claimed_url(study: StudyOptions, digest: str) -> str | None:
     """Have the home say which URL it belongs to; return where the checkpoints of a plan are."""
     assert study.storage is not None
     if study.storage.startswith("memory:"):
@@ -156,12 +156,12 @@ def _claimed_url(study: Terms, digest: str) -> str | None:
             f"home is {study.storage!r}, and workers are other processes, with a memory of their own: "
             "expected a folder, or the URL of a bucket"
         )
-    note_url(study.home, study.storage)
+    write_url(study.home, study.storage)
     return checkpoints_url(study.home, digest)
 
 
 def _open_store(
-    study: Terms, identity: Identity, versions: Mapping[str, str], waived: bool, notes: list[str]
+    study: StudyOptions, identity: Identity, versions: Mapping[str, str], waived: bool, notes: list[str]
 ) -> tuple[Store, int | None]:
     """Open the plan's store; returns it with the number of threads that the plan keeps."""
     if study.executor.virtual:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hippotune.errors import NotExact
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.shell.pulse import Pulse
 from hippotune.study.plan_loop import PlanLoop
 from hippotune.study.report import best_result
@@ -67,7 +67,7 @@ class Progress:
             self._counting_took = 0.0
         try:
             return self._runtime.ask(self._take)
-        except Closed:
+        except PlanClosed:
             return None
 
     def _take(self) -> Snapshot:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from hippotune import checks
 from hippotune.errors import InvalidInput
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.study.limits import Deadline, Limits
 from hippotune.study.report import Report
 from hippotune.study.study import Study
@@ -100,5 +100,5 @@ def _expect(leader: Study, studies: list[str]) -> None:
 def _stop_waiting_for(leader: Study, study: str) -> None:
     """Do not wait for a study any more: it will never ask."""
     if (runtime := leader._connection.runtime) is not None:
-        with suppress(Closed):
+        with suppress(PlanClosed):
             runtime.ask(lambda: runtime.loop.has_begun(study))

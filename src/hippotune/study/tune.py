@@ -46,7 +46,7 @@ def tune(
         runtime = connection.open()
         if not connection.is_virtual:
             limits = limits.after(time.monotonic() - asked)
-        connection.note_aim(tuner.metric, tuner.mode)
+        connection.set_aim(tuner.metric, tuner.mode)
         for note in connection.notes:
             view.note(note)
         connection.notes.clear()

@@ -75,13 +75,13 @@ class _Checked:
                     with self._task.checkpoint(step).open("wb") as file:
                         write(file)
             if (step > 0 and save) or step == steps:
-                run.note(step, session.fingerprint(), evaluated=False)
+                run.add(step, session.fingerprint(), evaluated=False)
             if evaluate and step == 0:
                 session.probe(frozenset())  # as a study does
             elif evaluate or step == steps:
                 run.metrics[step] = session.evaluate()
             if name == "evaluated" and step > 0:
-                run.note(step, session.fingerprint(), evaluated=True)
+                run.add(step, session.fingerprint(), evaluated=True)
             if step == steps:
                 return run
             session.advance()

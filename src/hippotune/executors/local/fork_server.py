@@ -57,7 +57,7 @@ _CONNECT = "connect"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ForkRequest:
     """A program that is to be forked: a function, as ``package.module:name``, and its arguments.
 
     `descriptors` are the names of further arguments: the descriptors that come with it. `name` is what the
@@ -104,7 +104,7 @@ class ForkClient:
         self._lock = threading.Lock()
         self._socket = connection
 
-    def fork(self, order: Order, descriptors: Sequence[int]) -> tuple[int, int]:
+    def fork(self, order: ForkRequest, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
 
         Raises `EOFError` where the server has ended.
@@ -243,7 +243,7 @@ def _surroundings(environment: Mapping[str, str]) -> _Key:
 
 
 def fork(
-    order: Order, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
+    order: ForkRequest, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
 ) -> tuple[int, int]:
     """Fork a program off the server for its environment; see `ForkClient.fork`."""
     for _ in range(_MOST_STARTS):
@@ -345,7 +345,7 @@ class _Child:
     channel: socket.socket
 
 
-def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:
+def _become_keeper(order: ForkRequest, handles: Sequence[int], server: int) -> None:
     from hippotune.executors.keeper import keep
 
     lock, status, source, output, *own = handles
@@ -362,7 +362,7 @@ def _become_keeper(order: Order, handles: Sequence[int], server: int) -> None:
     keep(partial(_become, order, lock, status, own), server, lock, status)
 
 
-def _become(order: Order, lock: int, status: int, own: Sequence[int]) -> None:
+def _become(order: ForkRequest, lock: int, status: int, own: Sequence[int]) -> None:
     os.close(lock)
     os.close(status)
     mark(order.folder)

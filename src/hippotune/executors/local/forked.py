@@ -13,14 +13,14 @@ from contextlib import nullcontext
 from typing import IO
 
 from hippotune.executors.kept import Kept, with_sources
-from hippotune.executors.local.fork_server import ForkClient, Order, fork
+from hippotune.executors.local.fork_server import ForkClient, ForkRequest, fork
 from hippotune.scratch import VARIABLE, Scratch
 
 
 class ForkedProcess(Kept):
     """See the module. The keeper says how the program ended; one that is killed says nothing.
 
-    `program` is a function, as ``package.module:name``; see `Order` for the rest.
+    `program` is a function, as ``package.module:name``; see `ForkRequest` for the rest.
     It is forked off a server that has imported `modules`, or off a given one.
     """
 
@@ -40,7 +40,9 @@ class ForkedProcess(Kept):
         self._scratch = Scratch()
         self.folder = self._scratch.path
         own = {**with_sources(environment), VARIABLE: str(self.folder)}
-        order = Order(program, tuple(arguments), name, self.folder, os.getcwd(), own, tuple(descriptors))
+        order = ForkRequest(
+            program, tuple(arguments), name, self.folder, os.getcwd(), own, tuple(descriptors)
+        )
         self._status, status = os.pipe()
         try:
             with open(os.devnull, "rb") if source is None else nullcontext(source) as given:

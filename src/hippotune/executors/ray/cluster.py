@@ -78,7 +78,7 @@ def slot_kinds(slot: Any) -> list[SlotResources]:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClusterState:
     """What the cluster has: how many slots of each kind fit on its idle nodes, and what is free of what now.
 
     Nodes that are `draining` are about to go. `waiting` are the tasks, actors and bundles of all users that
@@ -121,7 +121,7 @@ class Cluster:
         """Whether this process is still part of it."""
         return not self._left and bool(self.ray.is_initialized())
 
-    def room(self, kinds: Sequence[SlotResources]) -> Room:
+    def state(self, kinds: Sequence[SlotResources]) -> ClusterState:
         """Ask the cluster what it has."""
         from ray._private.state import state
         from ray.autoscaler.v2.sdk import get_cluster_resource_state
@@ -133,7 +133,7 @@ class Cluster:
         single = [(one.request.resources_bundle, one.count) for one in wanted.pending_resource_requests]
         bundles = [one for gang in wanted.pending_gang_resource_requests for one in gang.requests]
         single += [(bundle.resources_bundle, 1) for bundle in bundles]
-        return Room(
+        return ClusterState(
             frozenset(nodes) - draining,
             tuple(sum(kind.fit_on(resources) for resources in lasting) for kind in kinds),
             self.ray.available_resources(),

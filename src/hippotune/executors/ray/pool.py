@@ -20,7 +20,7 @@ from typing import Any
 from hippotune.executors.base import Emit
 from hippotune.executors.local.worker_groups import WorkerGroups
 from hippotune.executors.ray.actor import ActorSpec, Closed, Failed, Message, Messages, Ready
-from hippotune.executors.ray.cluster import Cluster, Room, SlotResources
+from hippotune.executors.ray.cluster import Cluster, ClusterState, SlotResources
 from hippotune.executors.ray.metrics import Metrics
 from hippotune.executors.ray.slot import NAMESPACE, Actors, RaySlot
 from hippotune.executors.worker.wide import parts
@@ -65,7 +65,7 @@ class RayPool:
         self._closing = False
         self._slots: list[RaySlot] = []
         self._groups = WorkerGroups()
-        self._room: Room | None = None
+        self._cluster_state: ClusterState | None = None
         self._demand: Mapping[int, int] = {}
         self._together = 1
         self._most: int | None = None
@@ -89,7 +89,9 @@ class RayPool:
     @property
     def capacity(self) -> int:
         """How many slots there can be: as many as were wanted, or as the cluster has room for."""
-        return self._wanted.slots or max(1, 0 if self._room is None else sum(self._room.slots))
+        return self._wanted.slots or max(
+            1, 0 if self._cluster_state is None else sum(self._cluster_state.slots)
+        )
 
     # For any thread.
 
@@ -126,7 +128,7 @@ class RayPool:
     # On the event loop.
 
     async def _start(self) -> None:
-        self._take_in(self._cluster.room(self._wanted.kinds))
+        self._take_in(self._cluster.state(self._wanted.kinds))
         self._lookout = asyncio.create_task(self._look())
 
     async def _close(self) -> None:
@@ -248,12 +250,12 @@ class RayPool:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                room = await asyncio.to_thread(self._cluster.room, self._wanted.kinds)
+                cluster = await asyncio.to_thread(self._cluster.state, self._wanted.kinds)
             except Exception as error:  # a cluster that does not answer now may do so later
                 self._say_silent(error)
             else:
                 self._heard_at, self._told_silent = monotonic(), False
-                self._take_in(room)
+                self._take_in(cluster)
 
     def _say_silent(self, error: Exception) -> None:
         if not self._told_silent and monotonic() - self._heard_at > _SAY_SECONDS:
@@ -265,29 +267,29 @@ class RayPool:
                 error,
             )
 
-    def _take_in(self, room: Room) -> None:
+    def _take_in(self, cluster: ClusterState) -> None:
         """Adjust to what the cluster has."""
-        before, self._room = self._room, room
-        if before is None or room.nodes != before.nodes:
+        before, self._cluster_state = self._cluster_state, cluster
+        if before is None or cluster.nodes != before.nodes:
             for slot in self._slots:
                 if slot.given_up is not None:  # it may do better elsewhere
                     slot.lose(slot.given_up)
         for slot in self._slots:
-            if slot.joined and not slot.leaving and slot.place and slot.place.node in room.draining:
+            if slot.joined and not slot.leaving and slot.place and slot.place.node in cluster.draining:
                 _log.warning("%s is drained: what slot %d trains is saved and moves", slot.place, slot.number)
                 slot.leave()
-        self._give_way(room)
+        self._give_way(cluster)
         self._resize()
-        self._say_what_is_waited_for(room)
+        self._say_what_is_waited_for(cluster)
 
-    def _give_way(self, room: Room) -> None:
+    def _give_way(self, cluster: ClusterState) -> None:
         """Where others wait for room, have no more than a share of the cluster, after a while."""
-        others = room.waiting - sum(slot.waiting and not slot.placed for slot in self._slots)
+        others = cluster.waiting - sum(slot.waiting and not slot.placed for slot in self._slots)
         if others <= 0:
             self._alone_at, self._most = monotonic(), None
         elif monotonic() - self._alone_at > _YIELD_SECONDS:
             self._alone_at = monotonic()
-            share = max(1, sum(room.slots) // max(2, self._cluster.namespaces(NAMESPACE)))
+            share = max(1, sum(cluster.slots) // max(2, self._cluster.namespaces(NAMESPACE)))
             self._most = max(share, self.size - 1)
             working = [slot for slot in self._slots if slot.joined and not slot.leaving]
             if len(working) > self._most:
@@ -306,8 +308,8 @@ class RayPool:
         """Return how many slots of a kind there should be beyond those that there are; below 0, too many."""
         there = sum(slot.counts for slot in self._slots if slot.kind == kind)
         most = self._demand.get(kind, 0)
-        if self._wanted.slots is None and self._room is not None:
-            most = min(most, max(self._room.slots[kind], 1 if len(self._wanted.kinds) == 1 else 0))
+        if self._wanted.slots is None and self._cluster_state is not None:
+            most = min(most, max(self._cluster_state.slots[kind], 1 if len(self._wanted.kinds) == 1 else 0))
         limit = self.capacity if self._most is None else min(self.capacity, self._most)
         return min(most, limit - self.size + there) - there
 
@@ -340,14 +342,16 @@ class RayPool:
             slot.gang = None if gang is None else (gang, member)
             slot.start()
 
-    def _say_what_is_waited_for(self, room: Room) -> None:
+    def _say_what_is_waited_for(self, cluster: ClusterState) -> None:
         if all(slot.placed for slot in self._slots if slot.waiting):
             self._complete_at, self._warned = monotonic(), False
         elif not self._warned and monotonic() - self._complete_at > _SAY_SECONDS:
             self._warned = True
             self._break_up_gangs()
-            free = room.describe(dict.fromkeys(name for kind in self._wanted.kinds for name in kind.amounts))
-            if not all(room.slots):
+            free = cluster.describe(
+                dict.fromkeys(name for kind in self._wanted.kinds for name in kind.amounts)
+            )
+            if not all(cluster.slots):
                 free += ", and no node can hold a slot even when it is idle"
             _log.warning(
                 "waiting for the cluster: it has found room for %d of %d slots, each takes %s. Free now: %s",

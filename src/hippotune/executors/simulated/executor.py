@@ -36,7 +36,7 @@ from hippotune.protocol.events import (
     LeaseStarted,
     MetricsReported,
     Progressed,
-    StateNoted,
+    StateFingerprinted,
     WorkerJoined,
     WorkerLost,
 )
@@ -278,8 +278,8 @@ class Simulated(Executor):
                 self._next(self._now + self._evaluate, slot, timed, self._go_on)
             case "evaluate":
                 self._next(self._now + self._evaluate, slot, timed, self._measure)
-            case "note":
-                self._note(timed.run)
+            case "fingerprint":
+                self._fingerprint(timed.run)
                 self._go_on(slot, timed)
             case "save":
                 if (free := self._writer_is_free(slot)) > self._now:
@@ -356,13 +356,13 @@ class Simulated(Executor):
         try:
             return checked_metrics(self._curves(lease.config, run.at, lease.required))
         except InvalidInput:
-            if run.at in run.notes:  # for a proof, or so it seems: if not, it will be asked for again
+            if run.at in run.fingerprints:  # for a proof, or so it seems: if not, it will be asked for again
                 return {}
             raise
 
-    def _note(self, run: LeaseRun) -> None:
+    def _fingerprint(self, run: LeaseRun) -> None:
         """What is trained here is the same wherever it is trained."""
-        self._say(StateNoted(run.lease.lease, run.at, Fingerprint(()), run.is_evaluated, 0.0))
+        self._say(StateFingerprinted(run.lease.lease, run.at, Fingerprint(()), run.is_evaluated, 0.0))
 
     # Saving beside training.
 

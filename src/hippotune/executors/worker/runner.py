@@ -31,7 +31,7 @@ from hippotune.protocol.events import (
     NumbersLogged,
     Progressed,
     SaveFailed,
-    StateNoted,
+    StateFingerprinted,
     WorkerNoted,
 )
 from hippotune.protocol.lease_run import LeaseRun
@@ -140,7 +140,7 @@ class Runner:
             with self._log(run), taking_part as session:
                 while not run.over:
                     if run.at in branches or not self._spoke_just_now():
-                        self._note_progress(run)
+                        self._report_progress(run)
                     if (update := self._latest_update(lease.lease)) and (missed := run.update(update)):
                         self._unsaid.append(missed)
                     self._act(run, session)
@@ -161,8 +161,8 @@ class Runner:
                 self._train(session)
             case "evaluate":
                 self._evaluate(run, session)
-            case "note":
-                self._note(run)
+            case "fingerprint":
+                self._fingerprint(run)
             case "save":
                 self._save(run)
             case "start":
@@ -170,7 +170,7 @@ class Runner:
             case "probe":
                 session.probe(run.lease.required)
             case "finish":
-                self._note_progress(run)
+                self._report_progress(run)
                 self._pass_on_notes(run)
                 self._unsaid.append(LeaseFinished(run.lease.lease, run.at, self._saver.writing))
         run.done()
@@ -195,19 +195,21 @@ class Runner:
         began = perf_counter()
         metrics = session.evaluate()
         seconds = perf_counter() - began
-        self._note_progress(run)
+        self._report_progress(run)
         self._unsaid.append(MetricsReported(run.lease.lease, run.at, metrics, seconds))
 
-    def _note(self, run: LeaseRun) -> None:
+    def _fingerprint(self, run: LeaseRun) -> None:
         began = perf_counter()
         fingerprint = self._session.fingerprint()
         seconds = perf_counter() - began
-        self._note_progress(run)
-        self._unsaid.append(StateNoted(run.lease.lease, run.at, fingerprint, run.is_evaluated, seconds))
+        self._report_progress(run)
+        self._unsaid.append(
+            StateFingerprinted(run.lease.lease, run.at, fingerprint, run.is_evaluated, seconds)
+        )
 
     def _save(self, run: LeaseRun) -> None:
         lease, step = run.lease, run.at
-        self._note_progress(run)  # a loss from here on is not one of the steps before
+        self._report_progress(run)  # a loss from here on is not one of the steps before
         self._flush()  # before anything that may take its time
         try:
             self._saver.save(lease.lease, lease.node_at(step), step, self._session.snapshot, run.is_interim)
@@ -235,7 +237,7 @@ class Runner:
 
     def _fail(self, run: LeaseRun, error: BaseException) -> None:
         self._saver.finish()  # what was saved on the way is announced before
-        self._note_progress(run)
+        self._report_progress(run)
         self._pass_on_notes(run)
         if isinstance(error, PeerFailed):
             failure = replace(error.failure, step=run.fail(error.failure.step))
@@ -249,13 +251,13 @@ class Runner:
         elif may_lie_in_process(failure.kind):
             raise NeedsFreshProcess
 
-    def _note_progress(self, run: LeaseRun) -> None:
+    def _report_progress(self, run: LeaseRun) -> None:
         if self._steps:
-            self._note_numbers(run)
+            self._report_numbers(run)
             self._unsaid.append(Progressed(run.lease.lease, run.at, self._steps, self._seconds))
             self._steps, self._seconds = 0, 0.0
 
-    def _note_numbers(self, run: LeaseRun) -> None:
+    def _report_numbers(self, run: LeaseRun) -> None:
         if self._session.logged:
             self._unsaid.append(NumbersLogged(run.lease.lease, *in_columns(self._session.logged)))
             self._session.logged = []

@@ -3,8 +3,8 @@
     lead   meet ── start ── send the state ── tell ─ train ─ tell ─ evaluate ─ … ─ tell "finish" ─ leave
     peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "finish" ─ leave
 
-Only the lead speaks with the parent. A peer that fails leaves a note for the lead and goes back to its inbox;
-a peer whose lead fails goes back quietly. A lead that loses a peer without a note cannot go on and does not
+Only the lead speaks with the parent. A peer that fails tells the lead why and goes back to its inbox;
+a peer whose lead fails goes back quietly. A lead that loses a peer that told nothing cannot go on and does not
 know the cause: it ends its process, so that the parent sees the lease as lost. Where ranks do different
 things, all of them find out at once: the lead reports it, and no process has to be replaced.
 
@@ -150,9 +150,9 @@ class Lead:
         if ranks.mismatch is not None:
             raise OutOfStep(ranks.mismatch) from None
         for rank in range(1, self._part.width):
-            failure = _read(self._part, ranks.read_note(_note_of(rank)))
+            failure = _read(self._part, ranks.read_entry(_failure_of(rank)))
             if failure is not None:
-                raise PeerFailed(failure, lambda: ranks.write_note(_HEARD, b"")) from None
+                raise PeerFailed(failure, lambda: ranks.write_entry(_HEARD, b"")) from None
         raise PeerLost(self._loss(error)) from error
 
     @property
@@ -184,12 +184,12 @@ def follow(session: Session, part: Part, run: LeaseRun) -> bool:
     except BaseException as error:
         if not ranks.have_parted(error):
             failure = _by_rank(part, failure_of(run, error, session.phase))
-            ranks.write_note(_note_of(part.rank), _written(part, failure))
+            ranks.write_entry(_failure_of(part.rank), _written(part, failure))
         session.drop()
         ranks.leave()
     if failure is None or failure.kind in ("raised", "disk full"):
         return False
-    ranks.wait_for_note(_HEARD, _HEARD_SECONDS)
+    ranks.wait_for_entry(_HEARD, _HEARD_SECONDS)
     return True
 
 
@@ -236,11 +236,11 @@ def _written(part: Part, failure: LeaseFailed) -> bytes:
     return content + _seal(part, content)
 
 
-def _read(part: Part, note: bytes | None) -> LeaseFailed | None:
-    if note is None or (content := _opened(part, note)) is None:
+def _read(part: Part, sealed: bytes | None) -> LeaseFailed | None:
+    if sealed is None or (content := _opened(part, sealed)) is None:
         return None
     return msgspec.json.decode(content, type=LeaseFailed)
 
 
-def _note_of(rank: int) -> str:
+def _failure_of(rank: int) -> str:
     return f"failure of rank {rank}"

@@ -93,7 +93,7 @@ class RemoteConnection(Connection):
         assert self._remote is not None
         return self._remote
 
-    def note_aim(self, metric: str, mode: str) -> None:
+    def set_aim(self, metric: str, mode: str) -> None:
         """Have the server remember what the study is tuned for."""
         if self._aim != (metric, mode):
             self._aim = self.remote.aim = metric, mode

@@ -14,7 +14,7 @@ from hippotune.errors import HippoError, TrialFailed
 from hippotune.scratch import Scratch
 from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
-from hippotune.shell.loop_thread import Closed
+from hippotune.shell.loop_thread import PlanClosed
 from hippotune.study.best import Best
 from hippotune.study.models import Models, failed_trial
 from hippotune.trainers.base import Trainer
@@ -106,7 +106,7 @@ class RemoteModels(Models):
             address = f"/plans/{remote.key}/{what}"
             remote.while_open(partial(self._connection.api.download, address, which, file))
         finally:
-            with suppress(Closed):
+            with suppress(PlanClosed):
                 self._connection.remote.ask(keeping.let_go)
         assert result.metrics is not None
         return which, result.metrics

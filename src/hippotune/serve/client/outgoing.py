@@ -22,7 +22,7 @@ class Outgoing:
 
     def put(self, message: wire.Message) -> None:
         """Say something."""
-        self.said.note(message)
+        self.said.add(message)
         self._messages.append(message)
         if isinstance(message, wire.Submit):
             self.last_group = self.first + len(self._messages) - 1

@@ -69,7 +69,7 @@ class Said:
         self._audits = False
         self._tune: wire.Tune | None = None
 
-    def note(self, message: wire.Message) -> None:
+    def add(self, message: wire.Message) -> None:
         """Something is said."""
         match message:
             case wire.Submit(requests):

@@ -33,8 +33,8 @@ def averaged(parameters: Sequence[Tensor], ranks: Ranks) -> Iterator[None]:
     for index, parameter in enumerate(parameters):
         is_trained = parameter.requires_grad
         parameter.requires_grad_(True)  # one that is frozen now may be thawed within the step
-        note = partial(averaging.note, index)
-        hooks.append(parameter.register_post_accumulate_grad_hook(note))  # type: ignore[no-untyped-call]
+        add = partial(averaging.add, index)
+        hooks.append(parameter.register_post_accumulate_grad_hook(add))  # type: ignore[no-untyped-call]
         parameter.requires_grad_(is_trained)
     try:
         yield
@@ -52,7 +52,7 @@ class _Averaging:
         self._reached: set[int] = set()
         self._expected: set[int] = set()  # calls of backward(), by number, that end with an average
 
-    def note(self, index: int, parameter: Tensor) -> None:
+    def add(self, index: int, parameter: Tensor) -> None:
         """Note that a parameter has got its gradient."""
         self._reached.add(index)
         call = torch._C._current_graph_task_id()

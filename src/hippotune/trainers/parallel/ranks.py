@@ -6,7 +6,7 @@ run in the same. What always holds:
 * All ranks call the same in the same order. Rank 0 leads: it says what comes next. Every call begins with a
   block (`blocks.py`), and every step and evaluation ends with one: where ranks do not call the same, each of
   them raises `Mismatch`, which says who did what, before any of it counts.
-* A rank that fails leaves a note before it leaves the group; leaving or dying ends whatever the others wait
+* A rank that fails leaves an entry before it leaves the group; leaving or dying ends whatever the others wait
   for, with `Parted`. Once parted, a group stays so, even where the user's code passes over the exception.
 """
 
@@ -286,19 +286,19 @@ class Ranks:
 
     # Notes, which outlast the group.
 
-    def write_note(self, name: str, content: bytes) -> None:
-        """Leave a note for the other ranks."""
+    def write_entry(self, name: str, content: bytes) -> None:
+        """Leave an entry for the other ranks."""
         with suppress(RuntimeError):  # the group is gone
             self._store.set(name, content)
 
-    def read_note(self, name: str) -> bytes | None:
-        """Return a note, if there is one."""
+    def read_entry(self, name: str) -> bytes | None:
+        """Return an entry, if there is one."""
         with suppress(RuntimeError):
             return self._store.get(name) if self._store.check([name]) else None
         return None
 
-    def wait_for_note(self, name: str, seconds: float) -> None:
-        """Wait for a note, or as long as that."""
+    def wait_for_entry(self, name: str, seconds: float) -> None:
+        """Wait for an entry, or as long as that."""
         with suppress(RuntimeError):
             self._store.wait([name], timedelta(seconds=seconds))
 

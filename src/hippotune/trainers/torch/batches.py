@@ -28,7 +28,7 @@ from torch.utils.data import (
 from hippotune.trainers import seeding
 from hippotune.trainers.parallel.share import Share
 from hippotune.trainers.state import walk
-from hippotune.trainers.torch.order import Key, Keys, MixedOrder, Order
+from hippotune.trainers.torch.order import Key, Keys, MixedOrder, SampleOrder
 
 _MOST_OBJECTS = 10_000
 
@@ -36,7 +36,7 @@ _MOST_OBJECTS = 10_000
 class Source:
     """The DataLoader that prepares the batches of an order, and what it has prepared."""
 
-    def __init__(self, batches: Batches, order: Order | MixedOrder, options: dict[str, Any]) -> None:
+    def __init__(self, batches: Batches, order: SampleOrder | MixedOrder, options: dict[str, Any]) -> None:
         self._batches = batches
         self._order = order
         self._keys = Keys(order)

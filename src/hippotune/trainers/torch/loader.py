@@ -36,7 +36,7 @@ except ImportError as error:
 from hippotune.sequences.mixtures import shares
 from hippotune.trainers.parallel.ranks import in_training
 from hippotune.trainers.torch.batches import Batches, Source
-from hippotune.trainers.torch.order import MixedOrder, Order
+from hippotune.trainers.torch.order import MixedOrder, SampleOrder
 
 _FIXED = ("samples", "sizes", "shuffle", "drop_last")
 _OWN = ("sampler", "batch_sampler", "generator")  # options of a DataLoader that are a Loader's own business
@@ -98,7 +98,7 @@ class Loader:
             )
         self.dataset = dataset
         self._mixtures = {name: shares(f"mixtures[{name!r}]", of) for name, of in (mixtures or {}).items()}
-        self._order: Order | MixedOrder
+        self._order: SampleOrder | MixedOrder
         if isinstance(dataset, Mapping):
             self.dataset = ConcatDataset(list(sources.values()))
             sizes = {name: len(source) for name, source in sources.items()}
@@ -111,7 +111,7 @@ class Loader:
         elif mixture is not None or mixtures:
             raise InvalidInput("a mixture needs a dict of datasets: Loader({'web': ..., 'math': ...}, ...)")
         else:
-            self._order = Order(len(dataset), seed, shuffle, drop_last)
+            self._order = SampleOrder(len(dataset), seed, shuffle, drop_last)
         self._order.batch_size = self._checked_batch_size(batch_size)
         self._make_source(collate_fn, options)
 
@@ -173,11 +173,11 @@ class Loader:
             self._source.discard()
 
     def _mixed(self) -> MixedOrder:
-        if isinstance(self._order, Order):
+        if isinstance(self._order, SampleOrder):
             raise InvalidInput("this Loader has one dataset, and no mixture; make it from a dict of datasets")
         return self._order
 
-    def _one_source(self, what: str) -> Order:
+    def _one_source(self, what: str) -> SampleOrder:
         if isinstance(self._order, MixedOrder):
             raise InvalidInput(f"a mixture has no {what} of its own; read it with batches(n), see positions")
         return self._order
@@ -253,13 +253,13 @@ class Loader:
         return batch
 
     def _end_epoch_if_over(self) -> None:
-        if isinstance(self._order, Order) and self._order.ends_epoch():
+        if isinstance(self._order, SampleOrder) and self._order.ends_epoch():
             self._source.discard()
 
     def _checked_batch_size(self, value: Any) -> int:
         is_whole = isinstance(value, float) and value.is_integer()
         size = checks.whole("batch_size", int(value) if is_whole else value)
-        if isinstance(self._order, Order) and size > self._order.samples:
+        if isinstance(self._order, SampleOrder) and size > self._order.samples:
             raise InvalidInput(
                 f"batch_size is {size}, but the dataset has only {self._order.samples} samples"
             )

@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 @dataclass
-class Order:
+class SampleOrder:
     """The order of one dataset, and the place in it: a function of (seed, epoch)."""
 
     samples: int
@@ -181,7 +181,7 @@ class MixedOrder:
 class Keys:
     """The batches to come, or of each of them the part that is one rank's."""
 
-    def __init__(self, order: Order | MixedOrder) -> None:
+    def __init__(self, order: SampleOrder | MixedOrder) -> None:
         self.share: Share | None = None
         self._order = order
 
