@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from engine.world import World
+from hippotune.engine.held_states import HeldStates
 from hippotune.engine.repeat import Repeat
 from hippotune.engine.state import State
 from hippotune.engine.validation import validate
@@ -42,13 +43,33 @@ FAULTS: list[tuple[str, Callable[[State], object]]] = [
     ("listed wrongly", lambda state: state.leases.by_number.update({7: lease(state)})),
     (f"runs without its worker 0: {HISTORY}", lambda state: state.workers.busy.pop(0)),
     ("worker 1 is busy with lease 7: which does not exist", lambda state: state.workers.busy.update({1: 7})),
-    ("of which 2 is taken", lambda state: state.workers._taken[0].update({1: Fraction(1)})),
-    (r"workers \[0\] are idle and busy", lambda state: state.workers.idle.update({0: None})),
+    ("slot 0 is taken by .* 2 of it", lambda state: state.workers._taken[0].update({1: Fraction(1)})),
+    ("worker 0 is idle and busy", lambda state: state.workers.idle.update({0: None})),
+    ("worker 1 is on one side only", lambda state: state.workers.idle.pop(1)),
+    ("in the list of platforms", lambda state: state.workers._platform.pop(1)),
+    ("worker 1 is on slot 1 on one side", lambda state: state.workers._seats[1].clear()),
+    ("worker 1 is leaving", lambda state: state.workers._leaving.add(1)),
+    ("worker 0 was given nothing", lambda state: state.workers._pristine.add(0)),
+    ("slot 1 is free on one side", lambda state: state.workers._free.clear()),
+    ("slot 0 has room for a packed lease", lambda state: state.workers._partly.update({0: None})),
+    ("slot 1 has a host", lambda state: state.workers._host.pop(1)),
+    ("worker 0 holds a state for others", lambda state: holds(state, 0, saved=True)),
+    ("worker 1 is listed as the holder", lambda state: states(state)._holder.update({Position(0, 1): 1})),
+    ("worker 1 has an unsaved state and", lambda state: states(state)._unsaved.update({1: None})),
+    ("worker 1 is ready", lambda state: states(state)._ready.update({1: None})),
 ]
 
 
 def lease(state: State) -> object:
     return state.leases.by_number[0]
+
+
+def states(state: State) -> HeldStates:
+    return state.workers.states
+
+
+def holds(state: State, worker: int, saved: bool) -> None:
+    states(state).hold(worker, Position(0, 1), saved)
 
 
 def waits(state: State, at: Position, numbers: dict[int, str]) -> None:

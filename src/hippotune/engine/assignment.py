@@ -144,7 +144,7 @@ class Assignment:
             worker = state.workers.choose(
                 source if task.start else None, width >= 1, shunned, kinds=state.kinds_for(task.goal)
             )
-        warm = task.start > 0 and state.workers.holds(worker) == source
+        warm = task.start > 0 and state.workers.states.of(worker) == source
         lease = open_lease(state, choice.study, worker, task.path(), width)
         lease.loads = task.start > 0 and not warm
         self._orders.take_on(lease)

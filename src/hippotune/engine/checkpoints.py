@@ -98,7 +98,7 @@ class Checkpoints:
             state.commands.append(DropCheckpoint(position, checkpoint))
             state.eviction.dropped(checkpoint)
             state.frontier.unmarked(node, position.step)
-            state.workers.dropped(position)
+            state.workers.states.dropped(position)
 
     def drop_if_unneeded(self, position: Position) -> None:
         """Drop a checkpoint that was for a proof, unless something can start from it or ends there."""

@@ -40,7 +40,7 @@ class Saves:
         checkpoint = replace(self._interim.saved(lease, event), platform=lease.platform)
         self._checkpoints.keep(position, checkpoint)
         self._blame.got_on(lease)
-        state.workers.saved(position)
+        state.workers.states.saved(position)
         self._requests.saved(state.promises.kept_save(lease, event.step), node, event.step)
         state.leases.forget_if_done(lease)
         was_guess = state.eviction.is_guess

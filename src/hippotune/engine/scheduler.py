@@ -72,11 +72,11 @@ class Scheduler:
                 chosen = Choice(study, task if len(turns) > 1 else self._of_the_last(study, task))
                 break
         for node, step in self._frontier.take_ready():
-            self._workers.mark_ready(Position(node.id, step))
-        for worker, position in self._workers.ready():
+            self._workers.states.mark_ready(Position(node.id, step))
+        for worker, position in self._workers.states.ready():
             own = self._state.held(position)
             if own is None:
-                self._workers.clear(worker)  # until there is work from that state again
+                self._workers.states.clear(worker)  # until there is work from that state again
             elif not self._workers.suits(worker, self._state.kinds_for(own.goal)):
                 continue
             elif self._workers.has_place(worker):
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _soon(self, ready: set[Place]) -> list[Task]:
         """Return further tasks: those from states that are only in memory, or being saved."""
-        states = {(self._state.plan[at.node], at.step): None for _, at in self._workers.unsaved()}
+        states = {(self._state.plan[at.node], at.step): None for _, at in self._workers.states.unsaved()}
         for lease in self._leases.by_number.values():
             if lease.state == "saving":
                 states.update(dict.fromkeys((lease.node_at(step), step) for step in sorted(lease.saves)))

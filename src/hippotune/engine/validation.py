@@ -5,7 +5,8 @@
 * Every promise is listed by lease and by place, and made by a lease that there is. A lease that is only being
   saved promises saves, and nothing else.
 * A lease that runs has its workers, which are on nothing else, and is listed on the nodes of its path; every
-  busy worker is on such a lease, or on one that is broken. No slot is given out more than once.
+  busy worker is on such a lease, or on one that is broken. No slot is given out more than once; which slots
+  have room follows from who is on them, and only idle workers hold states.
 * A lease that proves something promises no metrics and is listed on no node. What it is to prove is decided
   once. No lease trains at a width that is not proved.
 * A lease has at most two interim checkpoints, both in the plan: the last one, and the next.
@@ -18,7 +19,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import pairwise
 
 from hippotune.engine.core import Engine
@@ -143,13 +143,7 @@ def _workers(engine: Engine) -> Iterator[str]:
             yield f"lease {number} is broken and has workers {sorted(lost.busy)}, which are not busy with it"
         if lost.leader is None and not lost.busy:
             yield f"lease {number} is broken and has lost all of its workers, and is not forgotten"
-    taken: dict[int, Fraction] = {}
-    for slot, worker, part in workers.taken():
-        taken[slot] = taken.get(slot, Fraction(0)) + part
-        if worker not in workers.busy or taken[slot] > 1:
-            yield f"worker {worker} has {part} of slot {slot}, of which {taken[slot]} is taken"
-    if both := workers.idle.keys() & workers.busy.keys():
-        yield f"workers {sorted(both)} are idle and busy"
+    yield from workers.faults()
 
 
 def _work(engine: Engine) -> Iterator[str]:
@@ -161,7 +155,7 @@ def _work(engine: Engine) -> Iterator[str]:
         or bool(state.deadlines)
         or not engine.checkpoints.has_room()
     )
-    for worker, position in engine.workers.unsaved():
+    for worker, position in engine.workers.states.unsaved():
         held = state.held(position)
         if held is not None and not stopped and state.allocator is None:
             yield f"worker {worker} is idle while it can go on from {position}"

@@ -261,7 +261,7 @@ class WidthProof:
         place, self._place = self._place, None
         if place is not None:
             self._state.frontier.resume(place)
-            self._state.workers.mark_ready(Position(place[0].holder(place[1]).id, place[1]))
+            self._state.workers.states.mark_ready(Position(place[0].holder(place[1]).id, place[1]))
 
     @property
     def _source(self) -> Position | None:

@@ -1,4 +1,4 @@
-"""The workers as the engine sees them: which are idle, on which slots, and which state each holds in memory.
+"""The workers as the engine sees them: which are idle, and on which slots.
 
 A worker is a process that trains one lease at a time; a slot is the device, or the share of the machine, that
 it trains on. There is one worker for each slot, or several, where leases are packed: then they take the slot
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from fractions import Fraction
 
+from hippotune.engine.held_states import HeldStates
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
 
@@ -19,7 +20,7 @@ Kinds = frozenset[int] | None
 
 
 class WorkerTable:
-    """Workers that are up. An idle one may hold a state: work that starts there needs no loading."""
+    """Workers that are up, with the states that the idle ones hold."""
 
     def __init__(self) -> None:
         self.idle: dict[int, None] = {}
@@ -31,10 +32,7 @@ class WorkerTable:
         self._taken: dict[int, dict[int, Fraction]] = {}
         self._free: dict[int, None] = {}
         self._partly: dict[int, None] = {}
-        self._holds: dict[int, Position] = {}
-        self._holder: dict[Position, int] = {}
-        self._unsaved: dict[int, None] = {}
-        self._ready: dict[int, None] = {}
+        self.states = HeldStates()
         self._pristine: set[int] = set()
         self._platform: dict[int, str] = {}
         self._leaving: set[int] = set()
@@ -54,7 +52,7 @@ class WorkerTable:
 
     def remove(self, worker: int) -> None:
         """A worker is gone."""
-        self._forget(worker)
+        self.states.forget(worker)
         self._leaving.discard(worker)
         self._pristine.discard(worker)
         self._platform.pop(worker, None)
@@ -78,7 +76,7 @@ class WorkerTable:
 
     def take(self, worker: int, lease: int, width: Fraction) -> None:
         """An idle worker goes to work, on its slot or a part of it, and away from the state that it held."""
-        self._forget(worker)
+        self.states.forget(worker)
         del self.idle[worker]
         self._pristine.discard(worker)
         self.busy[worker] = lease
@@ -104,10 +102,7 @@ class WorkerTable:
         del self._taken[slot][worker]
         self._look(slot)
         if holds is not None:
-            self._holds[worker] = holds
-            self._holder[holds] = worker
-            if not saved:
-                self._unsaved[worker] = self._ready[worker] = None
+            self.states.hold(worker, holds, saved)
 
     def _look(self, slot: int) -> None:
         """See what can be had of a slot: all of it, a part of it, or nothing."""
@@ -210,52 +205,7 @@ class WorkerTable:
             for each in self.idle
             if has_room(each) and platform in (None, self._platform[each]) and self.suits(each, kinds)
         ]
-        return sorted(able, key=lambda worker: worker in self._unsaved)
-
-    # States in memory.
-
-    def saved(self, position: Position) -> None:
-        """The state at a position is in a checkpoint now."""
-        if (worker := self._holder.get(position)) is not None:
-            self._unsaved.pop(worker, None)
-            self._ready.pop(worker, None)
-
-    def dropped(self, position: Position) -> None:
-        """The checkpoint of the state at a position is gone; a worker that holds it is the only one again."""
-        if (worker := self._holder.get(position)) is not None and worker in self.idle:
-            self._unsaved[worker] = self._ready[worker] = None
-
-    def holds(self, worker: int) -> Position | None:
-        """Return the position of the state that an idle worker holds."""
-        return self._holds.get(worker)
-
-    def taken(self) -> Iterator[tuple[int, int, Fraction]]:
-        """Yield what is taken of each slot: the slot, the worker that has it, and the part that it has."""
-        for slot, parts in self._taken.items():
-            for worker, part in parts.items():
-                yield slot, worker, part
-
-    def unsaved(self) -> Iterator[tuple[int, Position]]:
-        """Yield the idle workers whose state no other worker can start from yet."""
-        for worker in self._unsaved:
-            yield worker, self._holds[worker]
-
-    def ready(self) -> Iterator[tuple[int, Position]]:
-        """Yield those of them that may have work to go on with."""
-        for worker in list(self._ready):
-            yield worker, self._holds[worker]
-
-    def mark_ready(self, position: Position) -> None:
-        """There may be work from the state at a position."""
-        worker = self._holder.get(position)
-        if worker is not None and worker in self._unsaved:
-            self._ready[worker] = None
-
-    def clear(self, worker: int) -> None:
-        """There is no work from the state that a worker holds."""
-        self._ready.pop(worker, None)
-
-    # Who is to work.
+        return sorted(able, key=self.states.is_only_one)
 
     def choose(
         self,
@@ -271,7 +221,7 @@ class WorkerTable:
 
         With `whole` it gets its slot to itself; otherwise a slot that others are on goes before a free one.
         """
-        holder = None if source is None else self._holder.get(source)
+        holder = None if source is None else self.states.holder(source)
         if (
             holder is not None
             and holder not in shunned
@@ -289,16 +239,41 @@ class WorkerTable:
         for slot in slots:
             for worker in self._seats[slot]:
                 if worker in self.idle:
-                    if worker not in self._unsaved and worker not in shunned:
+                    if not self.states.is_only_one(worker) and worker not in shunned:
                         return worker
                     if spare is None or (spare in shunned and worker not in shunned):
                         spare = worker
         assert spare is not None, "there is no idle worker"
         return spare
 
-    def _forget(self, worker: int) -> None:
-        position = self._holds.pop(worker, None)
-        if position is not None and self._holder.get(position) == worker:
-            del self._holder[position]
-        self._unsaved.pop(worker, None)
-        self._ready.pop(worker, None)
+    def faults(self) -> Iterator[str]:
+        """Yield what does not hold between the lists."""
+        for each in sorted(self.idle.keys() & self.busy.keys()):
+            yield f"worker {each} is idle and busy"
+        up = self.idle.keys() | self.busy.keys()
+        for what, listed in (("slots", self._slot), ("platforms", self._platform)):
+            for each in sorted(up ^ listed.keys()):
+                yield f"worker {each} is on one side only: in the list of {what}, or idle or busy"
+        on_slots = {(slot, worker) for slot, workers in self._seats.items() for worker in workers}
+        for slot, each in sorted(on_slots ^ {(slot, worker) for worker, slot in self._slot.items()}):
+            yield f"worker {each} is on slot {slot} on one side only"
+        for each in sorted(self._leaving - self.busy.keys()):
+            yield f"worker {each} is leaving and has nothing to finish"
+        for each in sorted(self._pristine - self.idle.keys()):
+            yield f"worker {each} was given nothing yet and is not idle"
+        for slot, parts in self._taken.items():
+            if parts.keys() - self.busy.keys() or not 0 < sum(parts.values()) <= 1:
+                yield f"slot {slot} is taken by workers {sorted(parts)}, {sum(parts.values())} of it in all"
+        partly = {
+            slot
+            for slot, parts in self._taken.items()
+            if sum(parts.values()) < 1 and self.idle.keys() & self._seats.get(slot, {}).keys()
+        }
+        for slot in sorted((self._seats.keys() - self._taken.keys()) ^ self._free.keys()):
+            yield f"slot {slot} is free on one side only"
+        for slot in sorted(partly ^ self._partly.keys()):
+            yield f"slot {slot} has room for a packed lease on one side only"
+        for listed in (self._host, self._kind):
+            for slot in sorted(listed.keys() ^ self._seats.keys()):
+                yield f"slot {slot} has a host and a kind, or workers, but not both"
+        yield from self.states.faults(self.idle)

@@ -3,10 +3,10 @@
     lead   meet ── start ── send the state ── tell ─ train ─ tell ─ evaluate ─ … ─ tell "finish" ─ leave
     peer   meet ── prepare ── take the state ── hear ─ train ─ hear ─ evaluate ─ … ─ hear "finish" ─ leave
 
-Only the lead speaks with the parent. A peer that fails tells the lead why and goes back to its inbox;
-a peer whose lead fails goes back quietly. A lead that loses a peer that told nothing cannot go on and does not
-know the cause: it ends its process, so that the parent sees the lease as lost. Where ranks do different
-things, all of them find out at once: the lead reports it, and no process has to be replaced.
+Only the lead speaks with the parent. A peer that fails tells the lead why and goes back to its inbox; a peer
+whose lead fails goes back quietly. A lead that loses a peer that told nothing cannot go on and does not know
+the cause: it ends its process, so that the parent sees the lease as lost. Where ranks do different things,
+all of them find out at once: the lead reports it, and no process has to be replaced.
 
 Messages between ranks outside of torch's collectives are data, sealed with a key of the lease that only its
 workers know: others on their network can disturb them, but cannot forge a message.
