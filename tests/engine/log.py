@@ -1,7 +1,8 @@
 """Logs of what engines were told and what they commanded, as text: one JSON object a line.
 
-The first line is what the engine was made with, and the configs, which the other lines name by their places
-in the list. Every other line is an event, its time, and the commands that it led to.
+The first line is what the engine was made with, the facts of its plan included, and the configs, which the
+other lines name by their places in the list. Every other line is an event, its time, and the commands that it
+led to.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -28,22 +29,23 @@ from hippotune.scheduling.allocation import Allocation
 from hippotune.sequences import Config
 from hippotune.trainers.base import Trainer
 
-KINDS = {
-    kind.__name__: kind
-    for kind in (*Event.__args__, events.Request, facts.Checkpoint, Fingerprint, Leaf, ProofPolicy)
-}
+OTHERS = (events.Request, facts.Checkpoint, Fingerprint, Leaf, ProofPolicy)
+KINDS = {kind.__name__: kind for kind in (*Event.__args__, *facts.Fact.__args__, *OTHERS)}
 
 
 class Recorder(Engine):
-    """An engine that keeps its log. The plan has to be a new one."""
+    """An engine that keeps its log. Where its plan is not a new one, `found` are the facts of that."""
 
     made: Recorder
+    found: Sequence[facts.Fact] = ()
 
     def __init__(self, *given: Any, **named: Any) -> None:
+        named["measured"] = list(named.get("measured", ()))
         super().__init__(*given, **named)
         made_with = inspect.signature(Engine).bind(*given, **named).arguments
-        assert not made_with["plan"].nodes
+        assert not made_with["plan"].nodes or self.found
         self.head = {name: made_with.get(name) for name in ("budget", "policy", "proofs", "checkpoint_every")}
+        self.head["measured"], self.head["facts"] = made_with["measured"], list(self.found)
         self.head["widens"] = made_with.get("fits") is not None
         self.log: list[tuple[float, Event, list[Command]]] = []
         Recorder.made = self
@@ -62,8 +64,9 @@ class Recorder(Engine):
             {"now": now, "event": encoded(event, configs), "commands": encoded(commands, configs)}
             for now, event, commands in self.log
         ]
-        head = {**self.head, "configs": [config.to_json() for config in configs]}
-        text = "\n".join(json.dumps(encoded(line, configs), separators=(",", ":")) for line in (head, *lines))
+        head = encoded(self.head, configs)
+        head["configs"] = [config.to_json() for config in configs]
+        text = "\n".join(json.dumps(line, separators=(",", ":")) for line in (head, *lines))
         path.write_text(text + "\n")
 
 
@@ -88,7 +91,9 @@ def read(path: Path) -> Log:
     fits = Trainer.fits if head["widens"] else None
     proofs = decoded(head.get("proofs"), configs)
     policy, every = decoded(head["policy"], configs), head.get("checkpoint_every")
-    engine = Engine(Plan(), head["budget"], policy, fits, proofs=proofs, checkpoint_every=every)
+    plan = Plan.replay(decoded(head.get("facts", []), configs))
+    measured = [facts.MeasuredSteps(*each) for each in head.get("measured", [])]
+    engine = Engine(plan, head["budget"], policy, fits, measured, proofs, checkpoint_every=every)
     entries = [(line["now"], decoded(line["event"], configs), line["commands"]) for line in lines]
     return Log(engine, entries, {config: number for number, config in enumerate(configs)})
 

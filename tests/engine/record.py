@@ -1,5 +1,7 @@
 """Records real studies for `test_replay.py`: ``PYTHONPATH=src:tests python tests/engine/record.py``.
 
+With names of logs as arguments it records these alone.
+
 To be run again only where the engine is meant to decide otherwise than before. Say in the commit what it does
 otherwise, and why: the difference of the logs does not show that by itself.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -89,6 +92,38 @@ def with_little_room(home: Path) -> None:
         study.tune(rungs(), progress=False)
 
 
+def run_again(home: Path) -> None:
+    """A second run of a larger study, on what the first one has left."""
+    with Study("first", Walker, home=home, executor=hippo.Local(2)) as study:
+        study.tune(GridSearch({**SPACE, "bs": [16]}, "loss", "min", 9), progress=False)
+        Recorder.found = list(study._connection.open().store.read())
+    try:
+        with Study("second", Walker, home=home, executor=hippo.Local(2)) as study:
+            study.tune(rungs(), progress=False)
+    finally:
+        Recorder.found = ()
+
+
+def with_two_studies(home: Path) -> None:
+    studies = [Study(name, Walker, home=home, executor=hippo.Local(2)) for name in ("one", "two")]
+    spaces: list[Mapping[str, list[Any]]] = [SPACE, {**SPACE, "bs": [16, MultiStep(16, [3], 2)]}]
+    tuners = [GridSearch(space, "loss", "min", 9) for space in spaces]
+    hippo.tune_together(zip(studies, tuners, strict=True), progress=False)
+    for study in studies:
+        study.close()
+
+
+LOGGED = (
+    plain,
+    with_a_worker_lost,
+    with_widths,
+    with_a_deadline,
+    with_little_room,
+    run_again,
+    with_two_studies,
+)
+
+
 def record(name: str, run: Callable[[Path], None]) -> None:
     with tempfile.TemporaryDirectory() as home:
         run(Path(home))
@@ -100,5 +135,7 @@ def record(name: str, run: Callable[[Path], None]) -> None:
 if __name__ == "__main__":
     runtime.Engine = Recorder  # type: ignore[misc]
     LOGS.mkdir(exist_ok=True)
-    for each in (plain, with_a_worker_lost, with_widths, with_a_deadline, with_little_room):
-        record(each.__name__, each)
+    chosen = set(sys.argv[1:])
+    for each in LOGGED:
+        if not chosen or each.__name__ in chosen:
+            record(each.__name__, each)

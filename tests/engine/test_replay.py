@@ -10,7 +10,7 @@ from engine.log import Recorder, read
 from engine.record import rungs
 from hippotune import Simulated, Study
 from hippotune.engine.validation import validate
-from hippotune.protocol.events import DeadlineSet, WidthChanged, WorkerLost
+from hippotune.protocol.events import DeadlineSet, GroupSubmitted, WidthChanged, WorkerLost
 from hippotune.shell import runtime
 from tuners.test_conformance import Idle
 
@@ -46,3 +46,8 @@ def test_the_logs_hold_what_can_happen_to_real_studies() -> None:
     assert any("peers" in command.get("RunLease", {}) for commands in wide for command in commands)
     dropped = [commands for _, _, commands in read(LOGS["with_little_room"]).entries]
     assert any("DropCheckpoint" in command for commands in dropped for command in commands)
+    again = read(LOGS["run_again"]).engine
+    assert again.plan.order > 0
+    assert any(node.checkpoints for node in again.plan.nodes)
+    asked = (each.requests for each in heard["with_two_studies"] if isinstance(each, GroupSubmitted))
+    assert len({request.study for group in asked for request in group}) == 2
