@@ -53,7 +53,7 @@ FAULTS: list[tuple[str, Callable[[State], object]]] = [
     ("slot 1 is free on one side", lambda state: state.workers._free.clear()),
     ("slot 0 has room for a packed lease", lambda state: state.workers._partly.update({0: None})),
     ("slot 1 has a host", lambda state: state.workers._host.pop(1)),
-    ("worker 0 holds a state for others", lambda state: holds(state, 0, saved=True)),
+    ("worker 0 holds a state for others", lambda state: hold(state, 0)),
     ("worker 1 is listed as the holder", lambda state: states(state)._holder.update({Position(0, 1): 1})),
     ("worker 1 has an unsaved state and", lambda state: states(state)._unsaved.update({1: None})),
     ("worker 1 is ready", lambda state: states(state)._ready.update({1: None})),
@@ -68,8 +68,8 @@ def states(state: State) -> HeldStates:
     return state.workers.states
 
 
-def holds(state: State, worker: int, saved: bool) -> None:
-    states(state).hold(worker, Position(0, 1), saved)
+def hold(state: State, worker: int) -> None:
+    states(state).hold(worker, Position(0, 1), saved=True)
 
 
 def waits(state: State, at: Position, numbers: dict[int, str]) -> None:

@@ -89,6 +89,16 @@ def test_a_server_that_ends_at_once_is_an_error_and_no_endless_try(tmp_path: Pat
         fork_server.fork(order, {"PYTHONHOME": str(tmp_path)}, (), [])
 
 
+def test_what_is_too_much_to_send_is_an_error_of_that_request_alone(tmp_path: Path) -> None:
+    server = ForkServer(os.environ, ())
+    much = ForkRequest("", (), "", tmp_path, str(tmp_path), {"MUCH": "x" * 10_000_000})
+    with pytest.raises(OSError, match="take 10 MB, which is more than a process can be sent"):
+        server.fork(much, [])
+    assert server.process.poll() is None
+    server.close()
+    server.process.wait()
+
+
 def test_a_server_without_work_ends() -> None:
     server = ForkServer(os.environ, (), idle=0.0)
     assert server.process.wait(SECONDS) == 0

@@ -132,6 +132,18 @@ CASES: dict[str, Case] = {
     "what match looks at": (script("match 'a':\n    case 'a': torch.set_default_dtype(torch.float64)", "pass"), "match 'a'", "match 'b'"),
     "where a module is imported": (script("if __name__ != '__main__':\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
     "an option of a library": (script("import pandas as pd\npd.set_option('mode.copy_on_write', True)", "pass"), "True", "False"),
+    "which case of match": (script("match 'a':\n    case 'a': torch.set_default_dtype(torch.float64)", "pass"), "case 'a'", "case 'b'"),
+    "a guard of match": (script("match 'a':\n    case _ if True: torch.set_default_dtype(torch.float64)", "pass"), "True", "False"),
+    "if or else": (script("if os.sep == '/':\n    pass; torch.set_default_dtype(torch.float64)", "pass"), "pass;", "pass\nelse:\n    "),
+    "what is caught": (script("try:\n    int('a')\nexcept ValueError:\n    torch.set_default_dtype(torch.float64)", "pass"), "except ValueError", "except (ValueError, KeyError)"),
+    "a guard with a condition": (script("if __name__ != '__main__' and len('a') == 1:\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "in a comprehension": (script("[setattr(np.linalg, 'factor', i) for i in [2]]", "pass"), "[2]", "[3]"),
+    "in a class body": (script("class A:\n    np.linalg.factor = 2", "pass"), "= 2", "= 3"),
+    "exec": (script("exec('np.linalg.factor = 2')", "pass"), "= 2", "= 3"),
+    "the package around a module": (script("from pkg.models import f", pkg____init__="import numpy as np\nnp.linalg.factor = 2", pkg__models=DEF), "= 2", "= 3"),
+    "options of pandas as attributes": (script("import pandas as pd\npd.options.mode.copy_on_write = True", "pass"), "True", "False"),
+    "the second of two options": (script("import pandas as pd\npd.set_option('display.max_rows', 3, 'mode.copy_on_write', True)", "pass"), "True", "False"),
+    "read by a function that is refused": (script("def f():\n    return g() + len(list(it))\ndef g():\n    return f, 1\nit = [1]", "self.m = g"), "f, 1", "f, 2"),
 }  # fmt: skip
 
 HARMLESS: dict[str, Case] = {
@@ -142,6 +154,9 @@ HARMLESS: dict[str, Case] = {
     "warnings": (script("import warnings\nwarnings.filterwarnings('ignore')", "pass"), "ignore", "once"),
     "arguments": (script("import argparse\np = argparse.ArgumentParser()\np.add_argument('--a')", "pass"), "--a", "--b"),
     "an option of what is shown": (script("import pandas as pd\npd.set_option('display.max_rows', 10)", "pass"), "10", "20"),
+    "options of what is shown": (script("import pandas as pd\npd.options.display.max_rows = 10; pd.set_option('plotting.matplotlib.register_converters', 'auto')", "pass"), "10", "20"),
+    "below a guard with more": (script("if __name__ == '__main__' and len('a') != 7:\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),
+    "a part of Python that is loaded or not": (script("import json", "from wave import Wave_read\nself.m = Wave_read"), "import json", "import json, wave"),
     "folders": (script("os.makedirs('/tmp', exist_ok=True)", "pass"), "'/tmp'", "'/'"),
     "a tuning": (script("hippo.Grid({'lr': [1]})", "pass"), "[1]", "[2]"),
     "below the guard": (script("if __name__ == '__main__':\n    torch.set_default_dtype(torch.float64)", "pass"), "float64", "float32"),

@@ -170,7 +170,9 @@ class Engine:
     def proof_work(self) -> ProofWork:
         """What proofs have taken."""
         leases = self.state.leases
-        return ProofWork(self.proofs.steps, leases.proof_seconds + self.proofs.noting, leases.startup_seconds)
+        return ProofWork(
+            self.proofs.steps, leases.proof_seconds + self.proofs.fingerprint_seconds, leases.startup_seconds
+        )
 
     def spent(self, study: str, now: float) -> float:
         """Return the slot-seconds that a study was charged, those of its running leases included."""

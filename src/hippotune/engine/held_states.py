@@ -1,7 +1,7 @@
 """The states that idle workers hold in memory: work that starts from one there needs no loading.
 
-A state that is in no checkpoint yet is had of its worker alone. So that worker is given something else to do
-only where no other is idle, and is `ready` when there may be work to go on with.
+Where a state is in no checkpoint yet, only its worker can go on from it. So that worker gets other work only
+if no other worker is idle; it is `ready` when there may be work from its state.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HeldStates:
         self._ready.pop(worker, None)
 
     def faults(self, idle: Container[int]) -> Iterator[str]:
-        """Yield what does not hold between the lists, with the workers that are idle."""
+        """Yield where the lists contradict each other, or the workers that are idle."""
         for worker in self._of:
             if worker not in idle:
                 yield f"worker {worker} holds a state for others and is not idle"

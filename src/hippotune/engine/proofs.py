@@ -36,7 +36,7 @@ from hippotune.protocol.proof import ProofPolicy
 class Proofs:
     """Starts proof leases and takes in what becomes of them. `running` has those on their way, by number.
 
-    `steps` counts the steps that were repeated; noting states in other leases took `noting` seconds.
+    `steps` counts the steps that were repeated; fingerprints in other leases took `fingerprint_seconds`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Proofs:
         self.audits = Audits(state, policy)
         self.running: dict[int, Repeat] = {}
         self.steps = 0
-        self.noting = 0.0
+        self.fingerprint_seconds = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -76,7 +76,7 @@ class Proofs:
     def state_fingerprinted(self, event: StateFingerprinted) -> None:
         """A lease that trains has said what its state is."""
         lease = self._state.leases.expect(event.lease, event, "running")
-        self.noting += event.seconds
+        self.fingerprint_seconds += event.seconds
         self.rehearsal.fingerprinted(lease, event)
         self.width.fingerprinted(lease, event)
         self.audits.fingerprinted(lease, event)

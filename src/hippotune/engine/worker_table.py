@@ -247,7 +247,7 @@ class WorkerTable:
         return spare
 
     def faults(self) -> Iterator[str]:
-        """Yield what does not hold between the lists."""
+        """Yield where the lists contradict each other."""
         for each in sorted(self.idle.keys() & self.busy.keys()):
             yield f"worker {each} is idle and busy"
         up = self.idle.keys() | self.busy.keys()

@@ -12,16 +12,18 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from hippotune.identity.source import canonical
+from hippotune.identity.on_import import blocks, modules_imported, with_packages
+from hippotune.identity.source import Source, canonical
 from hippotune.identity.surroundings import LEFT_ASIDE
 
 _HARMLESS_CALLS = re.compile(
-    r".*(seed|print|verbos|warning|logg|log_|download|login|thread|sharing|start_method|empty_cache"
+    r".*(seed|print|verbos|warn|logg|log_|download|login|thread|sharing|start_method|empty_cache"
     r"|style|theme|display|progress|set_device|deterministic|freeze|cache_dir|set_dir).*",
     re.IGNORECASE,
 )
@@ -30,11 +32,12 @@ _HARMLESS_PACKAGES = {
     "absl", "dotenv", "hippotune", "hydra", "IPython", "matplotlib", "mlflow", "plotly", "pytest", "ray",
     "rich", "seaborn", "tqdm", "wandb",
 }  # fmt: skip
-_HARMLESS_OWNERS = {"logging", "matplotlib", "pandas", "pytest", "ssl", "sys", "warnings"}
+_HARMLESS_OWNERS = {"logging", "matplotlib", "pytest", "ssl", "sys", "warnings"}
 _SETS = re.compile(r"(set|register|enable|disable|use)_.*|register|update")
 # Objects with the settings of a package.
-_OBJECTS = ("torch.backends", "jax._src.config")
-_NOT_ON_IMPORT = re.compile("__main__|TYPE_CHECKING")
+_OBJECTS = ("torch.backends", "jax._src.config", "pandas._config")
+# Options of pandas that change results; the others are about what is shown.
+_CHANGES = re.compile(r"mode|compute|future|copy_on_write|string|numexpr|bottleneck|numba|inf_as_na")
 _REGISTERS = re.compile(r".*(regist|custom_op|impl).*")
 
 
@@ -42,14 +45,15 @@ _REGISTERS = re.compile(r".*(regist|custom_op|impl).*")
 class Effect:
     """A statement that does something when its module is imported.
 
-    `tree` is what it says, with the conditions that it stands under; `assigns` where it sets something of an
-    installed `package`, and does not only call it.
+    `tree` is what it says, with the conditions that it stands under; `reached` what it calls or assigns to.
+    `assigns` where it sets something of an installed `package`, and does not only call it.
     """
 
     shown: str
-    tree: tuple[ast.expr | ast.stmt, ...]
+    tree: tuple[ast.AST, ...]
     package: str
     assigns: bool
+    reached: str
 
     @property
     def text(self) -> str:
@@ -59,7 +63,10 @@ class Effect:
     @property
     def code(self) -> CodeType:
         """It, compiled."""
-        body = [part if isinstance(part, ast.stmt) else ast.Expr(part) for part in self.tree]
+        parts = [part for part in self.tree if isinstance(part, ast.expr | ast.stmt)]
+        patterns = [part for part in self.tree if isinstance(part, ast.pattern)]
+        parts += [each for part in patterns for each in ast.walk(part) if isinstance(each, ast.expr)]
+        body = [part if isinstance(part, ast.stmt) else ast.Expr(part) for part in parts]
         return compile(ast.fix_missing_locations(ast.Module(body, [])), "", "exec")
 
 
@@ -78,48 +85,33 @@ class ModuleEffects:
     is_read: bool
 
 
-def effects_in(
-    tree: ast.Module, names: Mapping[str, Any], is_users: Any, is_script: bool = False
-) -> list[Effect]:
-    """Return the effects of a module, in order.
+def module_effects(
+    name: str, source: Source, is_users: Callable[[object], bool], is_read: bool, only_settings: bool
+) -> ModuleEffects | None:
+    """Return what an imported module does at its top, and what it imports; None where it has no source.
 
-    Of the calls in a script only those count that set or register something: the others may be about results.
+    With `only_settings` only those calls count that set or register something: the others may be about
+    results, as in a script.
     """
-    return list(_Module(names, is_users, _SETS if is_script else None).effects(tree.body, ()))
+    module = sys.modules.get(name) if is_users(name) else None
+    tree = None if module is None else source.module_tree(module)
+    if module is None or tree is None:
+        return None
+    found = _Module(vars(module), is_users, _SETS if only_settings else None).effects(tree.body, ())
+    within = modules_imported(tree, vars(module).get("__package__") or "")
+    before = with_packages(name)[:-1]
+    imports = dict.fromkeys(each for each in (*before, *within) if each in sys.modules and is_users(each))
+    return ModuleEffects(tuple(found), tuple(imports), is_read)
 
 
-def modules_imported(tree: ast.Module, package: str) -> list[str]:
-    """Return the names of modules that statements at the top of a module may import."""
-    found: list[str] = []
-    for node in _statements(tree.body):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            origin = ".".join([*above, *([node.module] if node.module else [])])
-            found += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-    return found
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in body:
-        yield statement
-        for inner in _blocks(statement):
-            yield from _statements(inner)
-
-
-def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """Return the blocks of a compound statement that an import runs."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return []
-    if isinstance(statement, ast.If) and _NOT_ON_IMPORT.search(ast.unparse(statement.test)):
-        is_negated = isinstance(statement.test, ast.UnaryOp) or "!=" in ast.unparse(statement.test)
-        return [statement.body if is_negated else statement.orelse]
-    if isinstance(statement, ast.Match):
-        return [case.body for case in statement.cases]
-    handlers = [handler.body for handler in getattr(statement, "handlers", ())]
-    blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
-    return [block for block in (*blocks, *handlers) if block]
+def _calls(value: ast.AST | None) -> Iterator[ast.Call]:
+    """Yield the calls that an expression makes by itself, and not in a function that it defines."""
+    if value is None or isinstance(value, ast.Lambda):
+        return
+    if isinstance(value, ast.Call):
+        yield value
+    for inner in ast.iter_child_nodes(value):
+        yield from _calls(inner)
 
 
 class _Module:
@@ -128,53 +120,52 @@ class _Module:
         self._is_users = is_users
         self._only = only
 
-    def effects(self, body: list[ast.stmt], under: tuple[ast.expr, ...]) -> Iterator[Effect]:
+    def effects(self, body: list[ast.stmt], under: tuple[ast.AST, ...]) -> Iterator[Effect]:
         for statement in body:
-            parts = (getattr(statement, name, None) for name in ("test", "iter", "subject"))
-            heads = [part for part in parts if isinstance(part, ast.expr)]
-            heads += [item.context_expr for item in getattr(statement, "items", ())]
-            blocks = _blocks(statement)
-            for block in blocks:
+            inner = blocks(statement)
+            for heads, block in inner:
                 yield from self.effects(block, (*under, *heads))
-            if not blocks and (found := self._effect(statement)) is not None:
-                package, assigns, tree = found
-                yield Effect(ast.unparse(tree), (*under, tree), package, assigns)
+            if not inner or isinstance(statement, ast.ClassDef):
+                for package, assigns, reached in islice(self._found(statement), 1):
+                    yield Effect(ast.unparse(statement), (*under, statement), package, assigns, reached)
 
-    def _effect(self, statement: ast.stmt) -> tuple[str, bool, ast.stmt] | None:
-        """Return the package that a statement reaches and whether it assigns there."""
-        targets: list[ast.expr]
+    def _found(self, statement: ast.stmt) -> Iterator[tuple[str, bool, str]]:
+        """Yield the packages that a statement reaches, whether it assigns there, and to or by what."""
+        targets: list[ast.expr] = []
         match statement:
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
                 for each in decorators:
                     called = each.func if isinstance(each, ast.Call) else each
                     if (package := self._called(called, _REGISTERS)) is not None:
-                        return package, False, statement
-                return None
-            case ast.Assign(targets=found) | ast.Delete(targets=found):
-                targets = list(found)
+                        yield package, False, ast.unparse(called)
+                return
+            case ast.Assign(targets=several) | ast.Delete(targets=several):
+                targets = several
             case ast.AugAssign(target=only) | ast.AnnAssign(target=only):
                 targets = [only]
-            case ast.Expr(value=ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, *_])):
-                return None if (package := self._owner(owner)) is None else (package, True, statement)
-            case ast.Expr(
-                value=ast.Call(func=ast.Attribute(attr="set_option"), args=[ast.Constant(str(option)), *_])
-            ) if _HARMLESS_PARTS.match(option):
-                return None
-            case ast.Expr(value=ast.Call() as call):
-                package = self._called(call.func, self._only)
-                return None if package is None else (package, False, statement)
+            case ast.Expr():
+                pass
             case _:
-                return None
+                return
         for target in targets:
             if (package := self._assigned(target)) is not None:
-                return package, True, statement
+                yield package, True, ast.unparse(target)
         value = getattr(statement, "value", None)
-        if isinstance(value, ast.Call) and (package := self._called(value.func, _SETS)) is not None:
-            return package, False, statement
-        return None
+        whole = value if isinstance(statement, ast.Expr) else None
+        for call in _calls(value):
+            match call:
+                case ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, *name]):
+                    if (package := self._owner(owner)) is not None:
+                        yield package, True, ".".join(map(ast.unparse, [owner, *name[:1]]))
+                case ast.Call(func=ast.Name("exec" | "eval" as function)) if call is whole:
+                    yield "", False, function
+                case ast.Call() if not self._only_shows(call):
+                    counts = self._only if call is whole else _SETS
+                    if (package := self._called(call.func, counts)) is not None:
+                        yield package, False, ast.unparse(call.func)
 
     def _assigned(self, target: ast.expr) -> str | None:
-        """Return the package of whatever has an attribute or item assigned to; None for what counts not."""
+        """Return the package that an attribute or item is assigned in; None where it cannot matter."""
         if isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith("environ"):
             key = target.slice
             aside = isinstance(key, ast.Constant) and LEFT_ASIDE.fullmatch(str(key.value))
@@ -183,8 +174,18 @@ class _Module:
 
     def _owner(self, node: ast.expr) -> str | None:
         """Return the package of a module, class or function of an installed package that is written."""
-        package = self._package(self._resolved(node))
-        return None if package in _HARMLESS_OWNERS else package
+        package, chain = self._package(self._resolved(node)), ast.unparse(node)
+        only_shows = package == "pandas" and ".options." in chain and not _CHANGES.search(chain)
+        return None if only_shows or package in _HARMLESS_OWNERS else package
+
+    def _only_shows(self, call: ast.Call) -> bool:
+        """Whether a call sets options of a library that say how something is shown."""
+        match self._package(self._resolved(call.func)), ast.unparse(call.func).rpartition(".")[2]:
+            case "pandas", "set_option":
+                return not any(_CHANGES.search(ast.unparse(each)) for each in call.args[::2])
+            case "sklearn", "set_config":
+                return {each.arg for each in call.keywords} <= {"display", "print_changed_only"}
+        return False
 
     def _called(self, node: ast.expr, only: re.Pattern[str] | None = None) -> str | None:
         """Return the package that a call is into; None where it cannot matter."""

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hippotune.errors import TrainerError
-from hippotune.identity.effects import ModuleEffects
+from hippotune.identity.effects import ModuleEffects, module_effects
 from hippotune.identity.members import module_of
-from hippotune.identity.ownership import is_below_installed, is_script
+from hippotune.identity.ownership import is_below_installed, is_script, is_users
 from hippotune.identity.parts import digest
 from hippotune.identity.reading import Reading
+from hippotune.identity.source import Source
 from hippotune.identity.values import Unidentified
 
 
@@ -61,22 +62,31 @@ def fingerprint(trainer: type) -> Fingerprint:
     )
 
 
-def around_scripts(trainer: type) -> Mapping[str, ModuleEffects]:
+def around_scripts(home: str) -> dict[str, ModuleEffects]:
     """Return the scripts that run in this process, with the modules of the user's that they import."""
-    reading = Reading(trainer.__module__)
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if is_script(name) and not (file and is_below_installed(os.path.realpath(file))):
-            reading.enter(name, is_read=False)
-    return reading.modules
+    found: dict[str, ModuleEffects] = {}
+    source, pending = Source(), [name for name in list(sys.modules) if is_script(name)]
+    while pending:
+        name = pending.pop()
+        if name in found or is_below_installed(file_of(name)):
+            continue
+        effects = module_effects(name, source, lambda each: is_users(each, home), False, only_settings=True)
+        if effects is not None:
+            found[name] = effects
+            pending += effects.imports
+    return found
+
+
+def file_of(module: str) -> str:
+    """Return the file of a module, where it has one; without asking it, which may load it."""
+    file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
+    return os.path.realpath(file) if isinstance(file, str) else ""
 
 
 def fingerprint_of_function(function: Any) -> str:
     """Return 16 hexadecimal digits for a function and all that it reads; of a library's, for its name."""
     module = module_of(function)
-    file = getattr(sys.modules.get(module), "__file__", None)
-    installed = file is not None and is_below_installed(os.path.realpath(file))
-    reading = Reading("__main__" if installed else module, with_effects=False)
+    reading = Reading("__main__" if is_below_installed(file_of(module)) else module, with_effects=False)
     reading.read("the function", function)
     return reading.record.digest[:16]
 

@@ -92,19 +92,19 @@ def imported(
 ) -> tuple[list[Brought], set[str]]:
     """Return what import statements inside a function bring in, and the packages that it comes from.
 
-    Only the user's own modules are loaded for it.
+    Only the user's own modules and Python's are loaded for it: what is found depends on nothing else.
     """
     found: list[Brought] = []
     packages: set[str] = set()
     for each in imports:
         name = "." * each.level + each.module
-        with suppress(ImportError, AttributeError):  # training fails on it too, or does without
+        with suppress(Exception):  # training fails on it too, or does without
             origin = importlib.util.resolve_name(name, _package_of(module)) if each.level else name
             package = origin.partition(".")[0]
             packages.add(package)
             if not is_users(origin) and package not in sys.stdlib_module_names:
                 continue  # the code says the name; whether it is loaded by now differs
-            if origin not in sys.modules and is_users(origin):
+            if origin not in sys.modules:
                 importlib.import_module(origin)
             loaded = sys.modules.get(each.bound or origin)
             if loaded is None:
@@ -112,7 +112,7 @@ def imported(
             if each.attribute is None:
                 found.append(Brought(each.alias, loaded, loaded.__name__))
                 continue
-            if not hasattr(loaded, each.attribute) and is_users(origin):
+            if not hasattr(loaded, each.attribute):
                 importlib.import_module(f"{origin}.{each.attribute}")
             found.append(Brought(each.alias, getattr(loaded, each.attribute), origin, each.attribute))
     return found, packages

@@ -30,7 +30,7 @@ class Record:
         self._parts: dict[tuple[str, str], list[str]] = {}
 
     def add(self, kind: str, name: str, text: str, part: str | None = None) -> None:
-        """Note a text; `part` is what a person may read of it, if anything."""
+        """Add a text; `part` is what a person may read of it, if anything."""
         texts = self._texts.setdefault((kind, name), [])
         if text not in texts:
             texts.append(text)

@@ -29,8 +29,7 @@ from hippotune.identity.bytecode import (
     names_read,
     strings_in,
 )
-from hippotune.identity.effects import ModuleEffects, effects_in
-from hippotune.identity.effects import modules_imported as modules_in
+from hippotune.identity.effects import ModuleEffects, module_effects
 from hippotune.identity.members import (
     Brought,
     arguments,
@@ -98,6 +97,7 @@ class Reading:
         known = self._labels.get(id(value))
         if known is not None:
             return known[1]
+        before = len(self._labels), len(self._values)
         label = self._label(value)
         self._labels[id(value)] = (value, label)
         try:
@@ -108,11 +108,18 @@ class Reading:
                     self._read_function(value, label)
                 case ModuleType():
                     self._read_module(value, label)
-        except Exception:  # who reads it next has to hear that too
-            del self._labels[id(value)]
-            self._taken.discard(label)
+        except Exception:  # who reads it next, or what has read it meanwhile, has to hear that too
+            self._take_back(*before)
             raise
         return label
+
+    def _take_back(self, labels: int, values: int) -> None:
+        """Forget what was read since there were so many labels and values: not all of it was read whole."""
+        while len(self._labels) > labels:
+            _, (_, label) = self._labels.popitem()
+            self._taken.discard(label)
+        while len(self._values) > values:
+            self._values.popitem()
 
     def read(self, name: str, value: object) -> None:
         """Read a value, or something of the user's own."""
@@ -167,11 +174,11 @@ class Reading:
         self.add_text(name, text)
 
     def add_text(self, name: str, text: str) -> None:
-        """Note a value that is written already."""
+        """Add a value that is written already."""
         self.record.add("value", name, text, of_value(name, text))
 
     def _add_link(self, name: str, value: FunctionType | type) -> None:
-        """Note what a name of the user's leads to; a person sees it where that has another name."""
+        """Add what a name of the user's leads to; a person sees it where that has another name."""
         label = self.named(value)
         self.record.add("link", link(name), label, None if label == name else label)
 
@@ -271,21 +278,20 @@ class Reading:
     def enter(self, name: str, is_read: bool | None = None) -> None:
         """Take in what a module of the user's does when it is imported, and those that it imports.
 
-        What only the effects of a module read that training does not read, training does not read either.
+        It `is_read` where training reads anything in it: what its code names there is read by training too.
         """
         is_read = self._is_read if is_read is None else is_read
         if (known := self.modules.get(name)) is not None:
             if is_read and not known.is_read:
                 self.modules[name] = replace(known, is_read=True)
             return
-        module = sys.modules.get(name) if self._with_effects and self.is_users(name) else None
-        tree = None if module is None else self._source.module_tree(module)
-        if module is None or tree is None:
+        if not self._with_effects:
             return
-        found = effects_in(tree, vars(module), self.is_users, is_script(name))
-        within = modules_in(tree, getattr(module, "__package__", None) or "")
-        imports = tuple(each for each in within if each in sys.modules and self.is_users(each))
-        self.modules[name] = ModuleEffects(tuple(found), imports, is_read)
+        entered = module_effects(name, self._source, self.is_users, is_read, is_script(name))
+        if entered is None:
+            return
+        self.modules[name] = entered
+        found = entered.effects
         label = self._module_name(name)
         if found:
             self.record.add("effects", label, "".join(each.text for each in found))
@@ -293,12 +299,12 @@ class Reading:
         for effect in found:
             shown = effect_name(label, effect.shown)
             self.record.add("effect", shown, effect.text, of_source(effect.text))
-            place = Place(shown, effect.code, vars(module), name)
+            place = Place(shown, effect.code, vars(sys.modules[name]), name)
             for chain in () if is_script(name) else names_read(effect.code):  # it is not at its end yet
                 with suppress(TrainerError):  # what training does not read itself need not be known
                     self._read_name(chain, place)
         self._is_read = was_read
-        for each in imports:
+        for each in entered.imports:
             self.enter(each, is_read=False)
 
     def _read_name(self, chain: Chain, place: Place) -> None:

@@ -289,7 +289,7 @@ class MetricsReported:
 class StateFingerprinted:
     """What the state at `step` is; `evaluated` says whether evaluate() has run there since it was trained.
 
-    `seconds` is what noting it took.
+    `seconds` is what taking it took.
     """
 
     lease: int

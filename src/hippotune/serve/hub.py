@@ -135,7 +135,7 @@ class Hub:
         parcel: Parcel,
         executor: Executor,
     ) -> tuple[ServedPlan, list[str]]:
-        terms = StudyOptions(
+        options = StudyOptions(
             name=definition.study,
             listed_name=listed_as(definition.study, definition.share),
             trainer=None,
@@ -156,7 +156,7 @@ class Hub:
             parcel=parcel,
             fits=probed.fits,
         )
-        opened = open_plan(terms, identity, probed.versions, definition.version is not None)
+        opened = open_plan(options, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
         feed = Outbox(self._aio, runtime.store.last_number)
         plan = ServedPlan(identity, runtime, parcel, definition, feed, opened.notes)

@@ -101,10 +101,10 @@ class Connection:
         return self.runtime
 
     def _begin(self, identity: Identity) -> Runtime:
-        terms, waived = StudyOptions.of(self._study), self._study._version is not None
-        if not terms.executor.virtual:
-            self.warnings += refuse_unsent(self._study.trainer, identity, is_importable)
-        opened = open_plan(terms, identity, versions(identity.imports), waived)
+        options, waived = StudyOptions.of(self._study), self._study._version is not None
+        if not (options.executor.virtual or waived):
+            self.warnings += refuse_unsent(self._study.trainer.__module__, identity, is_importable)
+        opened = open_plan(options, identity, versions(identity.imports), waived)
         self.notes += opened.notes
         self.warnings += opened.warnings
         return opened.runtime

@@ -59,7 +59,7 @@ class StudyOptions:
 
     @classmethod
     def of(cls, study: Study) -> StudyOptions:
-        """Return the terms of a study of this process."""
+        """Return the options of a study of this process."""
         return cls(
             name=study.name,
             listed_name=study._listed_name,

@@ -10,22 +10,20 @@ from collections.abc import Callable
 
 from hippotune.errors import TrainerError
 from hippotune.identity.effects import Effect
-from hippotune.identity.fingerprint import Fingerprint, around_scripts
+from hippotune.identity.fingerprint import Fingerprint, around_scripts, file_of
 from hippotune.identity.key import Identity
 from hippotune.identity.parts import shown
 
 # These are compared between the processes themselves, set by Hippo, or passed on: the environment.
 _COMPARED = re.compile(
-    r".*(backends\.|set_default_(dtype|device)|matmul_precision|set_detect_anomaly|seterr|register_module_|environ).*",
-    re.DOTALL,
+    r".*(backends\.|set_default_(dtype|device)|matmul_precision|set_detect_anomaly|seterr|register_module_|environ).*"
 )
 
 
-def refuse_unsent(
-    trainer: type, code: Identity | Fingerprint, is_importable: Callable[[str], bool]
-) -> list[str]:
+def refuse_unsent(home: str, code: Identity | Fingerprint, is_importable: Callable[[str], bool]) -> list[str]:
     """Raise where a script assigns to a package that training uses; return warnings of its calls there."""
-    modules = {**around_scripts(trainer), **code.modules}
+    around = around_scripts(home)
+    modules = {**around, **code.modules}
     imported = {name for name, module in modules.items() if module.is_read and is_importable(name)}
     pending = list(imported)
     while pending:
@@ -33,12 +31,13 @@ def refuse_unsent(
         new = set(module.imports if module else ()) - imported
         imported |= new
         pending += new
+    files = {file_of(name) for name in imported} - {""}  # a script may be imported too, by what it imports
     unsent = [
         effect
-        for name, module in modules.items()
-        if name not in imported
+        for name, module in {**modules, **around}.items()
+        if name not in imported and file_of(name) not in files
         for effect in module.effects
-        if effect.package in code.imports and not _COMPARED.fullmatch(effect.shown)
+        if effect.package in code.imports and not _COMPARED.fullmatch(effect.reached)
     ]
     if assigned := [_said(effect) for effect in unsent if effect.assigns]:
         raise TrainerError(

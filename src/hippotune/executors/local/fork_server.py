@@ -17,6 +17,7 @@ and the environment in which it was started; here that decides how many threads 
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import importlib
 import os
@@ -38,6 +39,7 @@ from typing import Literal, get_args
 from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.executors.kept import with_sources
 from hippotune.scratch import mark
+from hippotune.short import size
 
 Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning"]
 SLOW: tuple[Library, ...] = get_args(Library)
@@ -104,17 +106,23 @@ class ForkClient:
         self._lock = threading.Lock()
         self._socket = connection
 
-    def fork(self, order: ForkRequest, descriptors: Sequence[int]) -> tuple[int, int]:
+    def fork(self, request: ForkRequest, descriptors: Sequence[int]) -> tuple[int, int]:
         """Return the number of the keeper that was forked, and a descriptor of its process.
 
         Raises `EOFError` where the server has ended.
         """
+        message = pickle.dumps(request)
         with self._lock:
             try:
-                socket.send_fds(self._socket, [pickle.dumps(order)], list(descriptors))
+                socket.send_fds(self._socket, [message], list(descriptors))
                 answer, handles, _, _ = socket.recv_fds(self._socket, 32, 1)
-            except OSError as error:  # also where it was closed, since it has ended
-                raise EOFError from error
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:  # it has ended; where it was closed for that too
+                    raise EOFError from error
+                raise OSError(
+                    f"the environment and arguments of a worker take {size(len(message))}, which is more "
+                    "than a process can be sent: remove variables that training does not need"
+                ) from error
             if not answer:
                 raise EOFError
             os.set_inheritable(handles[0], False)
@@ -243,13 +251,13 @@ def _surroundings(environment: Mapping[str, str]) -> _Key:
 
 
 def fork(
-    order: ForkRequest, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
+    request: ForkRequest, environment: Mapping[str, str], modules: Sequence[str], descriptors: Sequence[int]
 ) -> tuple[int, int]:
     """Fork a program off the server for its environment; see `ForkClient.fork`."""
     for _ in range(_MOST_STARTS):
         server = warm_up(environment, modules)
         try:
-            return server.fork(order, descriptors)
+            return server.fork(request, descriptors)
         except EOFError:  # it was idle for too long, or killed
             server.process.wait()
     raise OSError(f"the process that others are forked from ends at once, {_MOST_STARTS} times in a row")
@@ -345,7 +353,7 @@ class _Child:
     channel: socket.socket
 
 
-def _become_keeper(order: ForkRequest, handles: Sequence[int], server: int) -> None:
+def _become_keeper(request: ForkRequest, handles: Sequence[int], server: int) -> None:
     from hippotune.executors.keeper import keep
 
     lock, status, source, output, *own = handles
@@ -357,19 +365,19 @@ def _become_keeper(order: ForkRequest, handles: Sequence[int], server: int) -> N
     for handle in (source, output):
         os.close(handle)
     os.environ.clear()
-    os.environ.update(order.environment)
-    os.chdir(order.directory)
-    keep(partial(_become, order, lock, status, own), server, lock, status)
+    os.environ.update(request.environment)
+    os.chdir(request.directory)
+    keep(partial(_become, request, lock, status, own), server, lock, status)
 
 
-def _become(order: ForkRequest, lock: int, status: int, own: Sequence[int]) -> None:
+def _become(request: ForkRequest, lock: int, status: int, own: Sequence[int]) -> None:
     os.close(lock)
     os.close(status)
-    mark(order.folder)
-    Path("/proc/self/comm").write_text(order.name)
-    module, _, name = order.program.partition(":")
+    mark(request.folder)
+    Path("/proc/self/comm").write_text(request.name)
+    module, _, name = request.program.partition(":")
     run = getattr(importlib.import_module(module), name)
-    run(*order.arguments, **dict(zip(order.descriptors, own, strict=True)))
+    run(*request.arguments, **dict(zip(request.descriptors, own, strict=True)))
 
 
 if __name__ == "__main__":

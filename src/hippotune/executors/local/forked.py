@@ -40,7 +40,7 @@ class ForkedProcess(Kept):
         self._scratch = Scratch()
         self.folder = self._scratch.path
         own = {**with_sources(environment), VARIABLE: str(self.folder)}
-        order = ForkRequest(
+        request = ForkRequest(
             program, tuple(arguments), name, self.folder, os.getcwd(), own, tuple(descriptors)
         )
         self._status, status = os.pipe()
@@ -49,9 +49,9 @@ class ForkedProcess(Kept):
                 handles = [self._scratch.descriptor, status, given.fileno(), output.fileno()]
                 handles += descriptors.values()
                 if isinstance(modules, ForkClient):
-                    self.pid, self._process = modules.fork(order, handles)
+                    self.pid, self._process = modules.fork(request, handles)
                 else:
-                    self.pid, self._process = fork(order, environment, modules, handles)
+                    self.pid, self._process = fork(request, environment, modules, handles)
         except BaseException:
             os.close(self._status)
             self._scratch.remove()

@@ -65,7 +65,7 @@ class RemoteConnection(Connection):
         if self._definition is None:
             trainer = self._study.trainer
             if self._study._version is None:
-                self.warnings += refuse_unsent(trainer, fingerprint(trainer), is_importable)
+                self.warnings += refuse_unsent(trainer.__module__, fingerprint(trainer), is_importable)
             code = send_code(self.api, trainer, self._study._code, self.notes)
             self._definition = define(self._study, code)
         return self._definition

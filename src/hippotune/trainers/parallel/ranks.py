@@ -284,7 +284,7 @@ class Ranks:
         if tensor.nbytes <= _SMALL:
             self._over.append(work)
 
-    # Notes, which outlast the group.
+    # Entries, which outlast the group.
 
     def write_entry(self, name: str, content: bytes) -> None:
         """Leave an entry for the other ranks."""
