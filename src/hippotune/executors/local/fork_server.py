@@ -37,6 +37,7 @@ from typing import Literal, get_args
 
 from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.executors.kept import with_sources
+from hippotune.gc_pause import gc_paused_for_imports
 from hippotune.scratch import mark
 
 Library = Literal["numpy", "scipy", "sklearn", "xgboost", "lightgbm", "torch", "transformers", "lightning"]
@@ -270,13 +271,13 @@ def main(parent: int, descriptor: int) -> None:
 
 
 def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        with suppress(Exception):  # a worker that needs it will say what is wrong with it
-            importlib.import_module(module)
-    if "torch" in sys.modules:  # which the first optimizer of a process imports
-        importlib.import_module("torch._dynamo")
-    gc.collect()
-    gc.freeze()
+    with gc_paused_for_imports():
+        for module in modules:
+            with suppress(Exception):  # a worker that needs it will say what is wrong with it
+                importlib.import_module(module)
+        if "torch" in sys.modules:  # which the first optimizer of a process imports
+            importlib.import_module("torch._dynamo")
+        gc.freeze()
 
 
 def _serve(parents: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:

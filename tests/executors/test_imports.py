@@ -1,0 +1,65 @@
+"""The garbage collector rests while processes import; a trainer's modules may set it up as they like."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from pathlib import Path
+
+import pytest
+
+import hippotune as hippo
+from hippotune.gc_pause import gc_paused_for_imports
+
+TRAINER = """
+import gc
+from pathlib import Path
+
+import hippotune as hippo
+
+with Path(__file__).with_name("thresholds").open("a") as file:
+    print(gc.get_threshold()[0], file=file)
+
+
+class Seen(hippo.Trainer):
+    def build(self): ...
+    def setup(self, hp): self.lr = hp["lr"]
+    def train(self): ...
+    def evaluate(self): return {"training": gc.get_threshold()[0]}
+"""
+
+
+def test_the_collector_rests_while_processes_import_a_trainer_and_runs_while_they_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "collector_seen.py").write_text(TRAINER)
+    monkeypatch.syspath_prepend(tmp_path)
+    trainer = importlib.import_module("collector_seen").Seen
+    with hippo.Study("seen", trainer, home=tmp_path, executor=hippo.Local(workers=1)) as study:
+        found = study.eval({"lr": 0.1}, 1), study.alone({"lr": 0.1}, 1)
+    here, *elsewhere = map(int, (tmp_path / "thresholds").read_text().split())
+    assert here == gc.get_threshold()[0]
+    assert found == ({"training": here},) * 2
+    assert len(elsewhere) >= 2
+    assert min(elsewhere) > 1_000_000
+
+
+@pytest.mark.parametrize("threshold", [5, 0])
+def test_what_a_module_sets_up_when_it_is_imported_holds(threshold: int) -> None:
+    before = gc.get_threshold()
+    try:
+        with gc_paused_for_imports():
+            gc.disable()
+            gc.set_threshold(threshold)
+        assert not gc.isenabled()
+        assert gc.get_threshold()[0] == threshold
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
+
+
+def test_the_collector_is_then_as_it_was() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(ImportError), gc_paused_for_imports():
+        importlib.import_module("no_module_of_this_name")
+    assert gc.get_threshold() == before
