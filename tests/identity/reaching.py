@@ -186,14 +186,15 @@ def edited(files: Files, old: str, new: str) -> Files:
 
 def main() -> None:
     """Print what is found of every case: as it is, with comments, and edited."""
+    gc.disable()
     import pandas  # noqa: F401  # once, for all children
     import pydantic.dataclasses  # noqa: F401
     import torch._dynamo  # noqa: F401
 
     import hippotune.trainers.base  # noqa: F401
 
-    gc.collect()
     gc.freeze()
+    gc.enable()
     found = {}
     for name, (files, old, new) in (CASES | HARMLESS).items():
         if "plain" in sys.argv:
