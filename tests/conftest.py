@@ -78,7 +78,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Keep what all tests have imported, which stays, out of the garbage collector's sight."""
-    gc.collect()
     gc.freeze()
 
 
