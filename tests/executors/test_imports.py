@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 import hippotune as hippo
+from hippotune.executors.local import fork_server
 from hippotune.gc_pause import gc_paused_for_imports
+from hippotune.trainers.session import Session
 
 TRAINER = """
 import gc
@@ -63,3 +67,33 @@ def test_the_collector_is_then_as_it_was() -> None:
     with pytest.raises(ImportError), gc_paused_for_imports():
         importlib.import_module("no_module_of_this_name")
     assert gc.get_threshold() == before
+
+
+def test_what_a_trainer_sets_in_this_process_has_nothing_imported_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    before = fork_server.warm_up(os.environ, ["json"])
+    train_on_torch()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"]
+    assert fork_server.warm_up(os.environ, ["json"]) is before
+
+
+def train_on_torch() -> None:
+    """Train a step here, as for a plain loop."""
+    session = Session(OnTorch, {}, 0)
+    session.start(hippo.Config({"lr": 0.1}), 0, None, warm=False)
+    session.advance()
+
+
+class OnTorch(hippo.TorchTrainer):
+    def build(self) -> None:
+        self.model = torch.nn.Linear(1, 1)
+
+    def setup(self, hp: dict[str, float]) -> None:
+        self.lr = hp["lr"]
+
+    def train(self) -> None: ...
+
+    def evaluate(self) -> dict[str, float]:
+        return {"loss": 0.0}

@@ -47,8 +47,17 @@ IDLE_SECONDS = 10.0
 # A rehearsal comes when the first steps are trained.
 _STANDBY_SECONDS = 60.0
 # What differs between workers or studies without meaning anything to a library that is imported: which GPUs
-# are visible is read when the first is used.
-_NO_MATTER = (GPU_VARIABLE, "COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
+# are visible, and how cuBLAS computes, is read when the first is used. A trainer on torch sets the latter.
+_NO_MATTER = (
+    GPU_VARIABLE,
+    "CUBLAS_WORKSPACE_CONFIG",
+    "COLUMNS",
+    "LINES",
+    "OLDPWD",
+    "PWD",
+    "PYTEST_CURRENT_TEST",
+    "_",
+)
 # What libraries set themselves when they are imported, here as in the server.
 _SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
 _MOST_BYTES = 1 << 20
