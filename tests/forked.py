@@ -25,8 +25,10 @@ TORCH = f"{HIPPO}\nimport hippotune.trainers.torch, torch._dynamo"
 
 _PROGRAM = """
 import gc, json, os, runpy, sys
+gc.disable()
 exec(sys.argv[1])
 gc.freeze()
+gc.enable()
 while line := sys.stdin.readline():
     folder, program, variables, *streams = json.loads(line)
     if (child := os.fork()) == 0:

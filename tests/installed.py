@@ -108,9 +108,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Insta
         if not (folder / "ready").exists():
             folder.mkdir()
             options = ("--quiet", "--disable-pip-version-check", "--no-compile")
-            run(sys.executable, "-m", "venv", folder / "env", cwd=folder)
+            run(sys.executable, "-m", "venv", "--without-pip", folder / "env", cwd=folder)
+            pip = (sys.executable, "-m", "pip", "--python", folder / "env/bin/python")
             constraints = ("-c", ROOT / "constraints.txt")
-            run(folder / "env/bin/pip", "install", *options, *constraints, build(folder), cwd=folder)
+            run(*pip, "install", *options, *constraints, build(folder), cwd=folder)
             (folder / "ready").touch()
     (wheel,) = folder.glob("hippotune-*.whl")
     return Installed(wheel, folder / "env" / "bin")

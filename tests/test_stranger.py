@@ -24,11 +24,17 @@ __all__ = ["installed"]
 FILES = {block.title: block.text for block in blocks_of("tutorial", "python") if block.title.endswith(".py")}
 CHANGES = [block.text for block in blocks_of("tutorial", "python") if not block.title.endswith(".py")]
 PLANNED, RAN = (block.text.splitlines() for block in blocks_of("tutorial", "text"))
-SCRIPTS = """
+# Words for one interpreter: what is typed as several commands would import torch anew for each, and so would
+# their workers.
+TOGETHER = """
 import runpy, sys
-for number, name in enumerate(sys.argv[1:]):
+for number, words in enumerate(sys.argv[1:]):
     print("--\\n" if number else "", end="")
-    runpy.run_path(f"{name}.py", run_name="__main__")
+    sys.argv[:] = words.split()
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, end
 """
 CHECKPOINTS = ".hippo/checkpoints/*/*/node-*"
 
@@ -49,17 +55,16 @@ def test_from_the_wheel_to_a_model(installed: Installed, tmp_path: Path) -> None
 
     kill_in_the_middle(installed.bin / "hippo", folder, variables)
 
-    resumed = typed("hippo", "run", "study.py")
+    again, show = (f"{installed.bin / 'hippo'} {words}" for words in ("run study.py", "show curve"))
+    together = typed("python", "-c", TOGETHER, again, show, "best.py", "branch.py")
+    resumed, shown_then, best, branched = together.split("--\n")
     shown = [line for line in RAN if not line.startswith("work:")]
     assert [line for line in shown if line not in resumed] == []
     asked, trained = map(int, re.findall(r"work: (\d+) steps requested, (\d+) trained", resumed)[0])
     assert (asked, trained < 260) == (480, True)
-    assert re.search(r"unique steps +260 +merge rate 1.85", typed("hippo", "show", "curve"))
-
-    # One interpreter runs several scripts: each by itself would import torch anew.
-    best, branched = typed("python", "-c", SCRIPTS, "best", "branch").split("--\n")
-    without = SCRIPTS + "assert 'hippotune' not in sys.modules"
-    plain, used = typed("python", "-c", without, "train", "use").split("--\n")
+    assert re.search(r"unique steps +260 +merge rate 1.85", shown_then)
+    without = TOGETHER + "assert 'hippotune' not in sys.modules"
+    plain, used = typed("python", "-c", without, "train.py", "use.py").split("--\n")
     assert "tensor(0." in plain
     assert "val_acc" in best
     assert "tensor([[" in used

@@ -6,7 +6,6 @@ import os
 import tomllib
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -239,39 +238,45 @@ def imports_torch(extra: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def imported(
+def imported(installed: Installed) -> Iterator[Interpreter]:
+    """What runs scripts where Hippo has been imported."""
+    with interpreter(IMPORTS, installed.bin / "python") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def imported_with_torch(
     installed: Installed, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[bool, Interpreter]]:
-    """What runs scripts where Hippo has been imported, and where torch with its optimizers has been too."""
+) -> Iterator[Interpreter]:
+    """What runs scripts where torch with its optimizers has been imported too."""
     links = installed.with_extras(tmp_path_factory.mktemp("links"), "torch")
-    python = installed.bin / "python"
-    with ExitStack() as stack:
-        yield {
-            False: stack.enter_context(interpreter(IMPORTS, python)),
-            True: stack.enter_context(
-                interpreter(f"{IMPORTS}import torch._dynamo", python, {**os.environ, **links})
-            ),
-        }
+    variables = {**os.environ, **links}
+    with interpreter(f"{IMPORTS}import torch._dynamo", installed.bin / "python", variables) as made:
+        yield made
 
 
 @pytest.mark.parametrize("extra", STUDIES)
 def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
-    extra: str, installed: Installed, imported: dict[bool, Interpreter], tmp_path: Path, running_s3: Server
+    extra: str, installed: Installed, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    forking: Interpreter = request.getfixturevalue(
+        "imported_with_torch" if imports_torch(extra) else "imported"
+    )
     script = tmp_path / "study.py"
     script.write_text(WALK + STUDIES[extra])
     variables = {**installed.with_extras(tmp_path / "links", extra), "TRACKIO_DIR": str(tmp_path / "trackio")}
 
     def run_script(*program: str | Path, **more: str) -> None:
         environment = {**os.environ, **variables, **more}
-        done = imported[imports_torch(extra)].run(*program, cwd=tmp_path, env=environment)
+        done = forking.run(*program, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
 
     if extra == "postgres":
         with postgresql_server() as server:
             run_script(script, server.url % "postgres")
     elif extra == "storage":
-        run_script(script, running_s3.new_bucket(), **running_s3.environment)
+        s3: Server = request.getfixturevalue("running_s3")
+        run_script(script, s3.new_bucket(), **s3.environment)
     elif extra == "ray":
         run_script(script, RAY_ADDRESS="local")  # not the cluster that other tests may have started meanwhile
     else:

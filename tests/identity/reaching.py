@@ -1,11 +1,13 @@
 # ruff: noqa: E501
 """Ways by which training code reaches a definition or a value: small modules, and an edit of what is reached.
 
-As a program it prints what is found of all of them, each in a process of its own: ``python -m identity.reaching``.
+As a program it prints what is found of all of them, each in a process of its own: ``python -m identity.reaching``;
+with ``plain``, of each only as it is, before any edit.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -199,13 +201,20 @@ def edited(files: Files, old: str, new: str) -> Files:
 
 def main() -> None:
     """Print what is found of every case: as it is, with comments, and edited."""
-    import numpy  # noqa: F401  # once, for all children
+    gc.disable()
+    import pandas  # noqa: F401  # once, for all children
+    import pydantic.dataclasses  # noqa: F401
     import torch._dynamo  # noqa: F401
 
     import hippotune.trainers.base  # noqa: F401
 
+    gc.freeze()
+    gc.enable()
     found = {}
     for name, (files, old, new) in (CASES | HARMLESS).items():
+        if "plain" in sys.argv:
+            found[name] = [look(files)]
+            continue
         commented = {
             file: f"# a comment\n\n{text}\n# another" if file.endswith(".py") else text
             for file, text in files.items()

@@ -119,31 +119,38 @@ def test_the_loop_of_the_page_gives_what_the_trial_alone_gives(page: ModuleType,
     assert alone == page.plain_loop(page.Classifier, config, 3, SETTINGS)
 
 
+AVERAGED = {"lr": 0.1, "bs": 6}
+
+
+@pytest.fixture(scope="module")
+def averaged_alone(page: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """The metrics of a trial alone, after two steps, in a study with the seed 1."""
+    home = tmp_path_factory.mktemp("averaging")
+    study = hippo.Study("averaging", page.Averaging, home=home, settings=SETTINGS, seed=1)
+    return study.alone(AVERAGED, 2)
+
+
 def test_the_loop_of_the_page_evaluates_all_modules_as_the_trial_alone_does(
-    page: ModuleType, tmp_path: Path
+    page: ModuleType, averaged_alone: dict[str, float]
 ) -> None:
-    config = Config({"lr": 0.1, "bs": 6})
-    alone = hippo.Study("averaging", page.Averaging, home=tmp_path, settings=SETTINGS).alone(config, 2)
-    assert alone == page.plain_loop(page.Averaging, config, 2, SETTINGS)
+    assert averaged_alone == page.plain_loop(page.Averaging, Config(AVERAGED), 2, SETTINGS, 1)
 
 
-def test_a_seed_that_is_a_hyper_parameter_is_the_trials_seed(page: ModuleType, tmp_path: Path) -> None:
-    values = {"lr": 0.1, "bs": 6}
-    initial, trained_in_a_study, alone, by_the_page = [], [], [], []
+def test_a_seed_that_is_a_hyper_parameter_is_the_trials_seed(
+    page: ModuleType, averaged_alone: dict[str, float]
+) -> None:
+    initial = []
     for seed in (0, 1):
         session = Session(page.Averaging, SETTINGS, seed)
-        session.start(Config(values), 0, None, warm=False)
+        session.start(Config(AVERAGED), 0, None, warm=False)
         own = Session(page.Averaging, SETTINGS, 7)
-        own.start(Config({**values, "seed": seed}), 0, None, warm=False)
+        own.start(Config({**AVERAGED, "seed": seed}), 0, None, warm=False)
         initial.append(trained(own, 0)["weight"])
         assert torch.equal(initial[-1], trained(session, 0)["weight"])
         assert all(map(torch.equal, trained(own, 2).values(), trained(session, 2).values()))
-        trained_in_a_study.append(own.evaluate())
-        study = hippo.Study("seeds", page.Averaging, home=tmp_path, settings=SETTINGS, seed=seed)
-        alone.append(study.alone(values, 2))
-        by_the_page.append(page.plain_loop(page.Averaging, Config({**values, "seed": seed}), 2, SETTINGS, 7))
     assert not torch.equal(*initial)
-    assert trained_in_a_study == alone == by_the_page
+    by_the_page = page.plain_loop(page.Averaging, Config({**AVERAGED, "seed": 1}), 2, SETTINGS, 7)
+    assert own.evaluate() == averaged_alone == by_the_page
 
 
 @pytest.mark.usefixtures("unrehearsed")

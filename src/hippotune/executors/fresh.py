@@ -8,6 +8,7 @@ process dies.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import pickle
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from hippotune.executors.base import Job, Parcel
 from hippotune.executors.kept import KeptProcess
 from hippotune.executors.shipping import pack, unpack
 from hippotune.executors.worker.tracebacks import describe
+from hippotune.gc_pause import gc_paused_for_imports
 from hippotune.scratch import Scratch
 
 T = TypeVar("T")
@@ -102,7 +104,9 @@ def _main(result: Path) -> None:
     parcel, content = pickle.loads(sys.stdin.buffer.read())
     returned = error = None
     try:
-        job = unpack(parcel)
+        with gc_paused_for_imports():
+            job = unpack(parcel)
+            gc.freeze()  # what was imported stays
         call, argument = pickle.loads(content)
         returned = call(job, argument)
     except HippoError as raised:

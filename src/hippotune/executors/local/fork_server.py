@@ -38,6 +38,7 @@ from typing import Literal, get_args
 
 from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.executors.kept import with_sources
+from hippotune.gc_pause import gc_paused_for_imports
 from hippotune.scratch import mark
 from hippotune.short import size
 
@@ -48,8 +49,17 @@ IDLE_SECONDS = 10.0
 # A rehearsal comes when the first steps are trained.
 _STANDBY_SECONDS = 60.0
 # What differs between workers or studies without meaning anything to a library that is imported: which GPUs
-# are visible is read when the first is used.
-_NO_MATTER = (GPU_VARIABLE, "COLUMNS", "LINES", "OLDPWD", "PWD", "PYTEST_CURRENT_TEST", "_")
+# are visible, and how cuBLAS computes, is read when the first is used. A trainer on torch sets the latter.
+_NO_MATTER = (
+    GPU_VARIABLE,
+    "CUBLAS_WORKSPACE_CONFIG",
+    "COLUMNS",
+    "LINES",
+    "OLDPWD",
+    "PWD",
+    "PYTEST_CURRENT_TEST",
+    "_",
+)
 # What libraries set themselves when they are imported, here as in the server.
 _SET_BY_LIBRARIES = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
 _MOST_BYTES = 1 << 20
@@ -278,13 +288,13 @@ def main(parent: int, descriptor: int) -> None:
 
 
 def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        with suppress(Exception):  # a worker that needs it will say what is wrong with it
-            importlib.import_module(module)
-    if "torch" in sys.modules:  # which the first optimizer of a process imports
-        importlib.import_module("torch._dynamo")
-    gc.collect()
-    gc.freeze()
+    with gc_paused_for_imports():
+        for module in modules:
+            with suppress(Exception):  # a worker that needs it will say what is wrong with it
+                importlib.import_module(module)
+        if "torch" in sys.modules:  # which the first optimizer of a process imports
+            importlib.import_module("torch._dynamo")
+        gc.freeze()
 
 
 def _serve(parents: socket.socket, parent: int, idle: float) -> Callable[[], None] | None:

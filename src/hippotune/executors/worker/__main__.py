@@ -39,6 +39,7 @@ from hippotune.executors.worker.runner import Inbox, NeedsFreshProcess, Runner
 from hippotune.executors.worker.saver import Saver
 from hippotune.executors.worker.tracebacks import describe
 from hippotune.executors.worker.wide import Part, PeerLost
+from hippotune.gc_pause import gc_paused_for_imports
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import Event, LeaseFailed, WorkerJoined
 from hippotune.store.homes import open_checkpoints
@@ -93,7 +94,8 @@ def main(
     greeting = channel.receive()
     parcel = pickle.loads(greeting)
     try:
-        job = unpack(parcel)
+        with gc_paused_for_imports():
+            job = unpack(parcel)
         session = Session(job.opened, job.settings, job.seed, watch=bool(job.code), start=job.start)
     except HippoError as error:
         channel.send([WorkerJoined(worker)])
