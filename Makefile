@@ -111,7 +111,8 @@ HIPPO_PYTHONS ?= python3.12 python3.13
 WITHOUT_TORCH := engine identity plan protocol scheduling sequences shell spaces stages store study/test_study.py \
 	study/test_scripts.py study/test_first_errors.py study/test_killed_proofs.py study/test_replay.py tuners view \
 	executors/test_local.py test_init.py test_integrity.py test_survival.py
-WITH_TORCH := engine/test_replay.py identity/test_reaching.py identity/test_torch.py sequences/test_from_torch.py \
+WITH_TORCH := engine/test_replay.py identity/test_reaching.py identity/test_script_tops.py \
+	identity/test_torch.py sequences/test_from_torch.py \
 	sequences/test_torch_meaning.py store/test_files.py store/test_storage.py
 
 pythons: wheel  ## Run the tests that need no PyTorch with the wheel on other Pythons (HIPPO_PYTHONS="python3.12 ...").
