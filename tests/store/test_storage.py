@@ -18,7 +18,7 @@ from hippotune.plan.facts import Checkpoint
 from hippotune.store import objects
 from hippotune.store.digests import PIECE
 from hippotune.store.files import CheckpointFiles, FileHome, checkpoint_name
-from hippotune.store.homes import checkpoints_of, note_url, parse_home, storage_of
+from hippotune.store.homes import checkpoints_of, parse_home, storage_of, write_url
 from hippotune.store.objects import CheckpointObjects, ObjectHome
 from hippotune.store.storage import CheckpointStorage, StorageHome
 from s3 import Server
@@ -246,7 +246,7 @@ def test_a_url_has_a_folder_of_its_own_on_this_machine(
     assert parse_home("s3://bucket/some/study") == (folder, url)
     assert parse_home("s3://bucket/some-study")[0] != folder
     assert isinstance(checkpoints_of(folder, "plan"), CheckpointFiles)
-    note_url(folder, "memory:///a-home")
+    write_url(folder, "memory:///a-home")
     assert checkpoints_of(folder, "plan").where == "memory:///a-home/checkpoints/plan"
     assert isinstance(storage_of(folder), ObjectHome)
 
