@@ -58,6 +58,7 @@ class _ByGroup(LoadFileScheduling):
         return order.group(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Run each group of tests in one process, in the order of collection."""
     config.option.loadscopereorder = False
