@@ -122,12 +122,12 @@ def test_pauses_between_retries_grow_and_the_study_goes_on_meanwhile() -> None:
     notes = [command.text for command in world.commands if isinstance(command, Note)]
     assert notes == [
         *(
-            "trial 1 of study 'study' was lost on the way to step 2 (died: killed); "
-            f"retry {n} follows after {pause} s"
+            "the worker of trial 1 of study 'study' was lost before step 2 (died: killed): "
+            f"retry {n} in {pause} s"
             for n, pause in ((1, 10), (2, 20), (3, 40))
         ),
-        "trial 1 of study 'study' is suspended: it was lost 4 times on the way to step 2, "
-        "alone on its worker too",
+        "trial 1 of study 'study' is suspended: its worker was lost 4 times before step 2, "
+        "the last time with nothing else on its slot",
     ]
     assert world.now > 10 + 20 + 40
 
@@ -185,7 +185,7 @@ def test_retries_are_by_policy_and_three_lost_machines_are_enough(kind: LossKind
         move_until(world, 3)
         world.kill(0, kind)
     assert set(outcomes(world).values()) == {"suspended"}
-    assert f"lost {times} times on the way to step 4" in (world.answers[-1].error or "")
+    assert f"lost {times} times before step 4" in (world.answers[-1].error or "")
 
 
 def test_a_worker_that_hung_is_borne_with_twice_as_long() -> None:
@@ -232,7 +232,7 @@ def test_errors_that_may_lie_in_the_process_are_retried_in_a_fresh_one_first(kin
     world.run()
     assert sorted(outcomes(world).values()) == sorted([fate, "fine"])
     (told,) = [answer.error for answer in world.answers if answer.error]
-    assert fate == "failed" or "alone on its worker too; the last time: NCCL\n" in told
+    assert fate == "failed" or "nothing else on its slot: NCCL\n" in told
 
 
 def test_a_disk_that_is_full_for_user_code_ends_the_study_and_is_no_fact_about_a_trial() -> None:

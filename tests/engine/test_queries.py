@@ -25,7 +25,7 @@ def look(engine: Engine, now: float) -> None:
     engine.served(now)
     engine.state.frontier.ready(2)
     for study in ("a", "b"):
-        engine.state.frontier.reach(study)
+        engine.state.frontier.total_time(study)
         engine.out_of(study)
 
 

@@ -194,7 +194,7 @@ def test_a_proof_that_is_lost_is_made_again_and_given_up_after_some_losses() -> 
     in_turns(world)
     assert not outcomes(world)
     assert not trained_wide(world)
-    assert "stages keep to one worker" in notes(world)[-1]
+    assert "trains every stage on one worker" in notes(world)[-1]
     assert_right(world, requests)
 
 

@@ -9,7 +9,7 @@ from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.scheduler import Choice, Scheduler, source_of
 from hippotune.engine.starting import first_orders, open_lease, send
@@ -31,7 +31,7 @@ from hippotune.protocol.events import (
     WorkerLost,
 )
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.tasks import Place
+from hippotune.stages.tasks import StartPoint
 
 _WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
@@ -59,7 +59,7 @@ class Assignment:
 
     _state: State
     _scheduler: Scheduler
-    _orders: Orders
+    _updates: LeaseUpdates
     _checkpoints: Checkpoints
     _proofs: Proofs
     _blame: Blame
@@ -83,7 +83,7 @@ class Assignment:
         state = self._state
         widths = self._allocate(state.allocator) if state.allocator and self._unsettled else {}
         self._unsettled = False
-        while state.workers.places and self._has_room():
+        while state.workers.slots_with_room and self._has_room():
             choice = self._scheduler.next(state.now)
             if choice is None:
                 return
@@ -120,7 +120,7 @@ class Assignment:
             self._checkpoints.evict()
         return self._checkpoints.has_room()
 
-    def _allocate(self, allocator: WidthAllocator) -> dict[Place, Fraction]:
+    def _allocate(self, allocator: WidthAllocator) -> dict[StartPoint, Fraction]:
         """Ask for widths; stop the leases that are to go on at another one."""
         state, proof = self._state, self._proofs.width
         allocated = self._scheduler.allocate(allocator, state.claims, state.now)
@@ -147,12 +147,12 @@ class Assignment:
         warm = task.start > 0 and state.workers.states.of(worker) == source
         lease = open_lease(state, choice.study, worker, task.path(), width)
         lease.loads = task.start > 0 and not warm
-        self._orders.take_on(lease)
+        self._updates.take_on(lease)
         if proves is not None:
             self._proofs.width.adopt(lease, proves)
         self._proofs.adopt(lease)
         if state.allocator is not None and lease.peers:
-            self._limit(lease, state.allocator.turn(lease))
+            self._limit(lease, state.allocator.steps_until_review(lease))
         self._blame.isolate(lease)
         self._interim.adopt(lease)
         orders = replace(

@@ -1,4 +1,4 @@
-"""What to blame when a worker is lost: nothing, until a stage was lost again alone, and then that stage.
+"""What a lost worker means: its stage is tried again, alone on a slot, and suspended if that fails too often.
 
 A worker that dies says nothing about the step that it died in. The loss is booked on the *stage* that it was
 last heard in: the stretch from the last step with something to do at it. From then on
@@ -25,7 +25,7 @@ from hippotune.protocol.commands import Note, Wake
 from hippotune.protocol.events import Woken
 from hippotune.protocol.failures import FailureKind
 from hippotune.short import plural
-from hippotune.stages.tasks import Place
+from hippotune.stages.tasks import StartPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LostStage:
     `is_alone` says that the lease had this one stage and its slot to itself.
     """
 
-    place: Place
+    place: StartPoint
     node: Node
     step: int
     is_alone: bool
@@ -83,10 +83,10 @@ class Blame:
         elif stage.is_alone and trouble.is_used_up(state.retries):
             self._forget(stage.place)
             times = plural(trouble.losses.total(), "time")
-            lost = f"lost {times} on the way to step {stage.step}, alone on its worker too"
-            state.commands.append(Note(f"{self._who_waits(stage)} is suspended: it was {lost}"))
+            lost = f"lost {times} before step {stage.step}, the last time with nothing else on its slot"
+            state.commands.append(Note(f"{self._who_waits(stage)} is suspended: its worker was {lost}"))
             whole = reason if reason.startswith(cause) else f"{cause}\n{reason}"
-            self._failures.fail(stage.node, stage.step, f"{lost}; the last time: {whole}", suspended=True)
+            self._failures.fail(stage.node, stage.step, f"{lost}: {whole}", suspended=True)
         else:
             self._pause(stage, trouble, f"{kind}: {cause}")
 
@@ -97,8 +97,8 @@ class Blame:
         state.frontier.pause(stage.place)
         state.commands.append(
             Note(
-                f"{self._who_waits(stage)} was lost on the way to step {stage.step} ({cause}); "
-                f"retry {losses} follows after {pause:g} s"
+                f"the worker of {self._who_waits(stage)} was lost before step {stage.step} ({cause}): "
+                f"retry {losses} in {pause:g} s"
             )
         )
         state.commands.append(Wake(trouble.until))
@@ -123,7 +123,7 @@ class Blame:
         if lease.origin in self._state.troubles:
             self._forget(lease.origin)
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: StartPoint) -> None:
         del self._state.troubles[place]
         self._state.frontier.resume(place)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hippotune.engine.checkpoints import Checkpoints
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.state import State
 from hippotune.protocol.events import (
     ActionTaken,
@@ -25,11 +25,11 @@ from hippotune.protocol.events import (
 
 
 @dataclass(eq=False, repr=False)
-class Control:
+class ControlEvents:
     """Handles the events of those who run studies."""
 
     _state: State
-    _orders: Orders
+    _updates: LeaseUpdates
     _checkpoints: Checkpoints
 
     def metrics_required(self, event: MetricsRequired) -> None:
@@ -84,4 +84,4 @@ class Control:
         """Nothing starts any more, and what runs stops at the end of its step."""
         self._state.halted = True
         for lease in self._state.leases.training():  # a proof is a step long
-            self._orders.stop_at(lease, lease.at)
+            self._updates.stop_at(lease, lease.at)

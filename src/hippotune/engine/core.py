@@ -15,21 +15,21 @@ from typing import Any, NamedTuple
 from hippotune.engine.assignment import Assignment
 from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
-from hippotune.engine.control import Control
+from hippotune.engine.control import ControlEvents
 from hippotune.engine.deadlines import Limit
 from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
-from hippotune.engine.leases import Leases
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
+from hippotune.engine.leases import LeaseEvents
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.request_failures import RequestFailures
-from hippotune.engine.requests import Requests
-from hippotune.engine.saves import Saves
+from hippotune.engine.requests import RequestEvents
+from hippotune.engine.saves import SaveEvents
 from hippotune.engine.scheduler import Demand, Scheduler
 from hippotune.engine.state import State, Suitable
 from hippotune.engine.turns import Turns
 from hippotune.engine.width_allocator import Fits
-from hippotune.engine.workers import Workers
+from hippotune.engine.workers import WorkerEvents
 from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.plan import Plan
 from hippotune.protocol import events
@@ -76,18 +76,20 @@ class Engine:
         self.plan, self.profile, self.workers = plan, state.profile, state.workers
         self.checkpoints = checkpoints = Checkpoints(state)
         self.scheduler = Scheduler(state)
-        self._orders = orders = Orders(state, checkpoints)
-        self.proofs = Proofs(state, checkpoints, orders, proofs)
-        requests = Requests(state, orders, checkpoints, self.proofs)
+        self._updates = updates = LeaseUpdates(state, checkpoints)
+        self.proofs = Proofs(state, checkpoints, updates, proofs)
+        requests = RequestEvents(state, updates, checkpoints, self.proofs)
         failures = RequestFailures(state, requests)
         blame = Blame(state, failures)
         self._interim = interim = Interim(state, checkpoints, checkpoint_every)
-        self._assignment = Assignment(state, self.scheduler, orders, checkpoints, self.proofs, blame, interim)
-        leases = Leases(state, requests, failures, checkpoints, self.proofs, blame, interim)
-        saves = Saves(state, requests, failures, checkpoints, orders, blame, interim)
-        workers = self.worker_events = Workers(state, leases, orders, self.proofs, blame)
-        control = Control(state, orders, checkpoints)
-        self._turns = Turns(state, self.scheduler, orders, checkpoints, workers, checkpoint_every)
+        self._assignment = Assignment(
+            state, self.scheduler, updates, checkpoints, self.proofs, blame, interim
+        )
+        leases = LeaseEvents(state, requests, failures, checkpoints, self.proofs, blame, interim)
+        saves = SaveEvents(state, requests, failures, checkpoints, updates, blame, interim)
+        workers = self.worker_events = WorkerEvents(state, leases, updates, self.proofs, blame)
+        control = ControlEvents(state, updates, checkpoints)
+        self._turns = Turns(state, self.scheduler, updates, checkpoints, workers, checkpoint_every)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
             events.ConfigsForeseen: requests.configs_foreseen,
@@ -136,7 +138,7 @@ class Engine:
         self._assignment.assign(event)
         self._turns.end(event)
         self.proofs.plan()
-        self._orders.tell()
+        self._updates.tell()
         return self.state.take_commands()
 
     # To look at, from outside.
@@ -209,6 +211,6 @@ class Engine:
     def out_of(self, study: str) -> Limit | None:
         """Return the limit by which nothing more of a study comes: nothing runs, nor is worth starting."""
         state = self.state
-        if study not in state.deadlines or self.leases or state.paused or not self.workers.places:
+        if study not in state.deadlines or self.leases or state.paused or not self.workers.slots_with_room:
             return None
         return self.scheduler.out_of(study, state.now)

@@ -11,14 +11,12 @@ from typing import Literal
 from hippotune.engine.held_numbers import HeldNumbers
 from hippotune.plan.facts import Position, SpanRecorded
 from hippotune.plan.node import Node
-from hippotune.protocol.commands import Segment
+from hippotune.protocol.commands import Segment, UpdateLease
 from hippotune.scheduling.profile import Profile
 from hippotune.stages.tasks import Path
 
 # How many lines of a lease's history are kept.
 _LINES = 30
-# What a worker is told: where to stop, save, evaluate and take fingerprints, and how often to save.
-Orders = tuple[int, frozenset[int], frozenset[int], frozenset[int], float | None]
 
 
 def part(path: Path, start: int, end: int) -> Path:
@@ -68,7 +66,7 @@ class Lease:
     fingerprints: set[int] = field(default_factory=set)
     taken: dict[Node, tuple[int, float]] = field(default_factory=dict)
     state: Literal["running", "saving", "over"] = "running"
-    last_sent: Orders | None = None
+    last_sent: UpdateLease | None = None
     checkpoint_every: float | None = None
     resumes_at: int = -1
     interims: set[int] = field(default_factory=set)
@@ -108,10 +106,17 @@ class Lease:
         return self.path[-1][2] if self.stopping else self.end
 
     @property
-    def orders(self) -> Orders:
-        """What its worker is to do."""
-        evaluations, fingerprints = frozenset(self.evaluations), frozenset(self.fingerprints)
-        return self.end, frozenset(self.saves), evaluations, fingerprints, self.checkpoint_every
+    def update(self) -> UpdateLease:
+        """What its worker has to do from now on."""
+        return UpdateLease(
+            self.id,
+            self.worker,
+            self.end,
+            frozenset(self.saves),
+            frozenset(self.evaluations),
+            frozenset(self.fingerprints),
+            self.checkpoint_every,
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -15,7 +15,7 @@ from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.request_failures import RequestFailures
-from hippotune.engine.requests import Requests
+from hippotune.engine.requests import RequestEvents
 from hippotune.engine.state import State
 from hippotune.errors import IllegalTransition
 from hippotune.plan.facts import Position
@@ -32,11 +32,11 @@ from hippotune.protocol.events import (
 
 
 @dataclass(eq=False, repr=False)
-class Leases:
+class LeaseEvents:
     """Handles the events of leases."""
 
     _state: State
-    _requests: Requests
+    _requests: RequestEvents
     _failures: RequestFailures
     _checkpoints: Checkpoints
     _proofs: Proofs
@@ -83,10 +83,9 @@ class Leases:
         lease.at = max(lease.at, event.step)
         node = lease.node_at(event.step)
         is_for_proof = self._proofs.measured(lease, event)
-        if not event.metrics:
-            state.promises.evaluations.discard(lease, event.step)
-            return
         state.promises.evaluations.discard(lease, event.step)
+        if not event.metrics:
+            return
         if event.step not in node.metrics and not is_for_proof:
             state.facts.append(state.plan.measure(Position(node.id, event.step), event.metrics, state.now))
         self._failures.refuse_lacking(event.metrics)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hippotune.engine.audits import Audits
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.rehearsal import Rehearsal
 from hippotune.engine.repeat import Repeat
 from hippotune.engine.starting import first_orders, open_lease, send
@@ -40,11 +40,11 @@ class Proofs:
     """
 
     def __init__(
-        self, state: State, checkpoints: Checkpoints, orders: Orders, policy: ProofPolicy | None
+        self, state: State, checkpoints: Checkpoints, updates: LeaseUpdates, policy: ProofPolicy | None
     ) -> None:
         self._state = state
         self._checkpoints = checkpoints
-        self.rehearsal = Rehearsal(state, checkpoints, orders, policy)
+        self.rehearsal = Rehearsal(state, checkpoints, updates, policy)
         self.width = WidthProof(state, checkpoints, self.rehearsal, policy)
         self.audits = Audits(state, policy)
         self.running: dict[int, Repeat] = {}
@@ -99,7 +99,7 @@ class Proofs:
             self._start(*found)
 
     def _next(self, urgent: bool) -> tuple[Repeat, int] | None:
-        is_room = self._state.workers.places > 0
+        is_room = self._state.workers.slots_with_room > 0
         if is_room and (found := self.rehearsal.next(urgent)) is not None:
             return found
         if (found := self.width.next(urgent)) is not None:

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease, part
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.repeat import Repeat, record
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position
@@ -48,11 +48,11 @@ class Rehearsal:
     """See the module. Without a policy there is none."""
 
     def __init__(
-        self, state: State, checkpoints: Checkpoints, orders: Orders, policy: ProofPolicy | None
+        self, state: State, checkpoints: Checkpoints, updates: LeaseUpdates, policy: ProofPolicy | None
     ) -> None:
         self._state = state
         self._checkpoints = checkpoints
-        self._orders = orders
+        self._updates = updates
         self._policy = policy
         self._trials: dict[Node, tuple[int, str]] = {}  # how far they were asked, and by which study
         self._asked = 0  # the furthest that anything was asked
@@ -169,7 +169,7 @@ class Rehearsal:
         if lease.end > lease.at + 1 and left > _SOON and self._checkpoints.has_room_to_stop():
             lease.record(now, "to stop, so that its training can be repeated")
             lease.stopping = True
-            self._orders.stop_at(lease, lease.at + 1)
+            self._updates.stop_at(lease, lease.at + 1)
 
     def measured(self, lease: Lease, event: MetricsReported) -> bool:
         """A lease has metrics; return whether they are for the rehearsal only."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hippotune.engine.lease import Lease
-from hippotune.engine.requests import Requests
+from hippotune.engine.requests import RequestEvents
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Failure, Node
@@ -21,7 +21,7 @@ class RequestFailures:
     """Answers the requests that have to fail, and records why."""
 
     _state: State
-    _requests: Requests
+    _requests: RequestEvents
 
     def fail(
         self, node: Node, step: int, error: str, lease: Lease | None = None, suspended: bool = False

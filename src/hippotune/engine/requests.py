@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hippotune.engine.checkpoints import Checkpoints
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.open_request import OpenRequest
-from hippotune.engine.orders import Orders
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.gc_pause import gc_paused
@@ -23,11 +23,11 @@ from hippotune.protocol.events import (
 
 
 @dataclass(eq=False, repr=False)
-class Requests:
+class RequestEvents:
     """Handles the events of tuners, and answers them."""
 
     _state: State
-    _orders: Orders
+    _updates: LeaseUpdates
     _checkpoints: Checkpoints
     _proofs: Proofs
 
@@ -51,7 +51,7 @@ class Requests:
         for step in event.steps:
             holder = node.holder(step)
             self._state.likely_branches.setdefault(holder, set()).add(step)
-            self._orders.entrust(holder, step, evaluate=False, save=True)
+            self._updates.entrust(holder, step, evaluate=False, save=True)
 
     def request_withdrawn(self, event: RequestWithdrawn) -> None:
         """A request is not waited for any more; leases that were for it alone stop."""
@@ -60,7 +60,7 @@ class Requests:
             self.close(request)
             for node in request.node.lineage():
                 for lease in self._state.leases.on(node):
-                    self._orders.shorten(lease)
+                    self._updates.shorten(lease)
 
     def worth_changed(self, event: WorthChanged) -> None:
         """A study gives its open requests other values."""
@@ -106,7 +106,7 @@ class Requests:
         if facts:
             self._state.facts += facts
             if node.parent is not None:
-                self._orders.entrust(node.parent, node.start, evaluate=False, save=True)
+                self._updates.entrust(node.parent, node.start, evaluate=False, save=True)
 
     def _ask(self, waiting: OpenRequest, node: Node, step: int) -> None:
         """Have a request wait for a step, unless what it needs there is known."""
@@ -119,7 +119,7 @@ class Requests:
         if known is not None and self._state.promises.wait_for_save(node, step, request.id, request.study):
             return
         self._state.frontier.ask(node, step, request.id, final, request.study)
-        self._orders.entrust(node, step, evaluate=True, save=final)
+        self._updates.entrust(node, step, evaluate=True, save=final)
 
     # A request is answered.
 

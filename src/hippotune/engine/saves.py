@@ -8,23 +8,23 @@ from hippotune.engine.blame import Blame
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.request_failures import RequestFailures
-from hippotune.engine.requests import Requests
+from hippotune.engine.requests import RequestEvents
 from hippotune.engine.state import State
 from hippotune.protocol.commands import DISK_FULL, Abort, Note
 from hippotune.protocol.events import CheckpointSaved, SaveFailed
 
 
 @dataclass(eq=False, repr=False)
-class Saves:
+class SaveEvents:
     """Handles the events of saves."""
 
     _state: State
-    _requests: Requests
+    _requests: RequestEvents
     _failures: RequestFailures
     _checkpoints: Checkpoints
-    _orders: Orders
+    _updates: LeaseUpdates
     _blame: Blame
     _interim: Interim
 
@@ -47,7 +47,7 @@ class Saves:
         state.eviction.kept(position)
         self._checkpoints.evict()
         if was_guess:
-            self._orders.use_room()
+            self._updates.use_room()
 
     def save_failed(self, event: SaveFailed) -> None:
         """A checkpoint was not written: the disk is full, it may work later, or it cannot be saved at all."""
@@ -56,7 +56,9 @@ class Saves:
         lease.record(state.now, f"save failed at {event.step}: {event.error}")
         if event.interim and event.step not in lease.saves:
             told = event.error.strip().splitlines()[-1]
-            state.commands.append(Note(f"a stage could not be saved on its way, and goes on: {told}"))
+            state.commands.append(
+                Note(f"an interim checkpoint could not be saved ({told}); training goes on")
+            )
             return
         stage = self._blame.stage_of(lease, event.step)
         lease.settled.add(event.step)
@@ -77,4 +79,4 @@ class Saves:
         self._state.commands.append(Note(f"a trial cannot go on, because its state cannot be saved: {told}"))
         self._failures.fail(node, step + (step in node.metrics), error, lease)
         if lease.state == "running":
-            self._orders.shorten(lease)
+            self._updates.shorten(lease)

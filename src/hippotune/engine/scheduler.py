@@ -1,6 +1,6 @@
 """What to run next: whose turn it is, what is worth starting in time, and how wide.
 
-This changes no state, except for caches of the frontier and the workers.
+This changes no state but caches of the frontier and the workers, and the claims that `allocate` meets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
 from hippotune.scheduling.tail import first_task
 from hippotune.scheduling.width import WAITS
-from hippotune.stages.tasks import Path, Place, Task
+from hippotune.stages.tasks import Path, StartPoint, Task
 
 # How many tasks are looked at for one that has a slot and is done before a deadline.
 _MOST_LOOKS = 200
@@ -84,27 +84,27 @@ class Scheduler:
                     (each for each in self._askers(own, turns) if self._is_in_time(each, own, now)), None
                 )
                 if asker is not None and (
-                    chosen is None or (turns[asker], -own.reach) <= (turns[chosen.study], -chosen.task.reach)
+                    chosen is None or (turns[asker], -own.time) <= (turns[chosen.study], -chosen.task.time)
                 ):
                     chosen = Choice(asker, own, worker)
         return chosen
 
     def _of_the_last(self, study: str, longest: Task) -> Task:
         """Return the task to start when few are left, none with branches; before that, the longest."""
-        free, most = self._workers.places, _LAST_OF_SLOT * self._workers.slots
+        free, most = self._workers.slots_with_room, _LAST_OF_SLOT * self._workers.slots
         if self._state.allocator is not None or study in self._state.deadlines or most > _MOST_LAST:
             return longest
-        if self._frontier.reach(study) > most * longest.reach:  # there are more
+        if self._frontier.total_time(study) > most * longest.time:  # there are more
             return longest
         tasks, beyond = self._frontier.ready(most + 1, study)
-        if not free < len(tasks) <= most or beyond or tasks[0] != longest or tasks[-1].reach == longest.reach:
+        if not free < len(tasks) <= most or beyond or tasks[0] != longest or tasks[-1].time == longest.time:
             return longest
         paths = [task.path() for task in tasks] + [lease.left for lease in self._leases.training()]
         if any(self._state.kinds_for(task.goal) is not None for task in tasks) or self._has_branches(paths):
             return longest
         profile, now = self._state.profile, self._state.now
         busy = [lease.time_left(profile, now, lease.end) for lease in self._leases.running()]
-        return tasks[first_task([task.reach for task in tasks], [*busy, *[0.0] * free])]
+        return tasks[first_task([task.time for task in tasks], [*busy, *[0.0] * free])]
 
     def _has_branches(self, paths: Iterable[Path]) -> bool:
         """Whether anything is wanted that leaves one of some paths."""
@@ -125,7 +125,7 @@ class Scheduler:
 
     def waiting(self) -> frozenset[str]:
         """Return the studies that have something to start and no slot for it."""
-        if self._state.halted or self._workers.places:
+        if self._state.halted or self._workers.slots_with_room:
             return frozenset()
         return frozenset(study for study in self._frontier.wanting if self._frontier.best(study) is not None)
 
@@ -221,14 +221,14 @@ class Scheduler:
         values += [self._worth(task.goal, task.end) for task in tasks]
         return allocator.allocate(running, tasks, slots, beyond, now, values, claimed)
 
-    def _soon(self, ready: set[Place]) -> list[Task]:
+    def _soon(self, ready: set[StartPoint]) -> list[Task]:
         """Return further tasks: those from states that are only in memory, or being saved."""
         states = {(self._state.plan[at.node], at.step): None for _, at in self._workers.states.unsaved()}
         for lease in self._leases.by_number.values():
             if lease.state == "saving":
                 states.update(dict.fromkeys((lease.node_at(step), step) for step in sorted(lease.saves)))
         tasks = [task for state in states for task in self._frontier.tasks_from(*state)]
-        tasks.sort(key=lambda task: -task.reach)
+        tasks.sort(key=lambda task: -task.time)
         taken = ready | self._state.troubles.keys() | self._frontier.paused
         return [task for task in tasks if (task.node, task.start) not in taken]
 

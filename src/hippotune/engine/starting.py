@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hippotune.engine.lease import Lease
 from hippotune.engine.state import State
-from hippotune.protocol.commands import RunLease
+from hippotune.protocol.commands import RunLease, UpdateLease
 from hippotune.stages.tasks import Path
 
 
@@ -49,7 +49,9 @@ def first_orders(state: State, lease: Lease, warm: bool = False) -> RunLease:
 
 def send(state: State, lease: Lease, orders: RunLease, why: str = "") -> None:
     """Tell a lease's leader what to do."""
-    lease.last_sent = (
+    lease.last_sent = UpdateLease(
+        orders.lease,
+        orders.worker,
         orders.end,
         orders.saves,
         orders.evaluations,

@@ -23,7 +23,7 @@ from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
-from hippotune.stages.tasks import Place, Task
+from hippotune.stages.tasks import StartPoint, Task
 
 Suitable = Callable[[Config], frozenset[int]]
 
@@ -55,7 +55,7 @@ class State:
     ) -> None:
         self.plan = plan
         self.retries = retries
-        self.troubles: dict[Place, Trouble] = {}
+        self.troubles: dict[StartPoint, Trouble] = {}
         self.promises = Promises()
         self.frontier = self.promises.frontier
         self.profile = Profile(None if policy is None else policy.scaling)
@@ -125,7 +125,7 @@ class State:
         tasks = self.frontier.tasks_from(self.plan[position.node], position.step)
         kept_back = self.troubles.keys() | self.frontier.paused
         able = (task for task in tasks if (task.node, task.start) not in kept_back)
-        return max(able, key=lambda task: task.reach, default=None)
+        return max(able, key=lambda task: task.time, default=None)
 
     def take_commands(self) -> list[Command]:
         """Return what the event has led to, facts first, and begin anew."""

@@ -16,10 +16,10 @@ from fractions import Fraction
 
 from hippotune.engine.checkpoints import Checkpoints
 from hippotune.engine.lease import Lease
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.scheduler import Scheduler
 from hippotune.engine.state import State
-from hippotune.engine.workers import Workers
+from hippotune.engine.workers import WorkerEvents
 from hippotune.protocol.commands import Wake
 from hippotune.protocol.events import (
     Event,
@@ -41,9 +41,9 @@ class Turns:
 
     _state: State
     _scheduler: Scheduler
-    _orders: Orders
+    _updates: LeaseUpdates
     _checkpoints: Checkpoints
-    _workers: Workers
+    _workers: WorkerEvents
     _seconds: float | None
 
     def begin(self) -> None:
@@ -131,4 +131,4 @@ class Turns:
             state.commands.append(Wake(over))
         lease.record(state.now, f"to end {lease.cut}: others wait")
         lease.stopping = True
-        self._orders.stop_at(lease, end)
+        self._updates.stop_at(lease, end)

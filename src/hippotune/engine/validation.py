@@ -162,7 +162,7 @@ def _work(engine: Engine) -> Iterator[str]:
     afresh = state.frontier.rebuilt()
     kept_free = state.reserved or any(lease.claim for lease in engine.leases.values())
     for study in state.frontier.wanting:
-        now, then = ((each.best(study), each.reach(study)) for each in (state.frontier, afresh))
+        now, then = ((each.best(study), each.total_time(study)) for each in (state.frontier, afresh))
         if now != then:
             yield f"the frontier of {study!r} does not follow from the plan and the promises"
         best = afresh.best(study)

@@ -21,7 +21,7 @@ from hippotune.scheduling.policy import Contender, WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.scheduling.width import Capacity, Ladder, longest_first, spread
 from hippotune.sequences.config import Config
-from hippotune.stages.tasks import Place, Task
+from hippotune.stages.tasks import StartPoint, Task
 
 Fits = Callable[[Mapping[str, Any], int], bool]
 
@@ -30,7 +30,7 @@ _GAIN = 1.1
 # A stage's end is waited for if that takes at most this many restarts.
 _NEAR = 4
 # A wide lease goes on for this many restarts, or this part of its path, before widths are chosen anew.
-_TURN = 20
+_REVIEW = 20
 _PARTS = 10
 # How many values of a path are looked at. A batch that cannot be split is trained whole by every worker.
 _LOOKS = 64
@@ -49,7 +49,7 @@ class Allocated:
     leases that should stop, each with the step to stop at and the width to go on at.
     """
 
-    widths: dict[Place, Fraction] = field(default_factory=dict)
+    widths: dict[StartPoint, Fraction] = field(default_factory=dict)
     stops: dict[Lease, tuple[int, Fraction]] = field(default_factory=dict)
 
 
@@ -145,7 +145,7 @@ class WidthAllocator:
             for lease in running
         ]
         work += [
-            Contender(task.reach, claim, self.ladder(task.goal, task.start, task.end, slots), next(values))
+            Contender(task.time, claim, self.ladder(task.goal, task.start, task.end, slots), next(values))
             for task, claim in zip(tasks, claims, strict=True)
         ]
         wishes = self.policy.widths(work, slots, self._profile.speed, beyond)
@@ -193,20 +193,20 @@ class WidthAllocator:
 
         None where that is not worth a restart, or already ordered.
         """
-        if lease.claim or not self.policy.resizes or work.time <= self._worth(lease):
+        if lease.claim or not self.policy.resizes or work.time <= self._least_time(lease):
             return None
         end = min((step for step in lease.saves if lease.at < step < lease.end), default=None)
         if end is not None and lease.cost(lease.at, end) <= _NEAR * self._profile.restart:
             return end
         return max(lease.at, lease.start + 1)  # every lease trains at least one step
 
-    def turn(self, lease: Lease) -> int:
+    def steps_until_review(self, lease: Lease) -> int:
         """Return how many steps a wide lease may take before widths are chosen again."""
         length = lease.goal - lease.start
         pace = lease.cost(lease.start, lease.goal) / max(length, 1)
-        return max(1, round(_TURN * self._profile.restart / pace), length // _PARTS)
+        return max(1, round(_REVIEW * self._profile.restart / pace), length // _PARTS)
 
-    def _worth(self, lease: Lease) -> float:
+    def _least_time(self, lease: Lease) -> float:
         """Return the time below which no restart pays."""
         return 2 * self._profile.restart * self._profile.speed(lease.width)
 

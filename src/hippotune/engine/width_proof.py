@@ -30,7 +30,7 @@ from hippotune.protocol.commands import Note
 from hippotune.protocol.events import LeaseFailed, MetricsReported, StateFingerprinted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
 from hippotune.scheduling.width import Ladder
-from hippotune.stages.tasks import Place, Task
+from hippotune.stages.tasks import StartPoint, Task
 from hippotune.verdicts import stories
 from hippotune.verdicts.judge import judge
 
@@ -52,7 +52,7 @@ class WidthProof:
         proofs = state.plan.proofs
         self._proved = {fact.width for fact in proofs if fact.kind == "width" and fact.outcome != "differs"}
         self._pilots = 0
-        self._place: Place | None = None
+        self._place: StartPoint | None = None
         self._forget()
         if width_refutation(proofs) is not None:
             state.keep_narrow()
@@ -240,14 +240,14 @@ class WidthProof:
         cause = (reason.strip().splitlines() or [""])[0]
         self._state.commands.append(
             Note(
-                f"a step on {int(repeat.width)} workers was lost {repeat.losses} times ({cause}), so it is "
-                "not known whether it learns what one worker learns: stages keep to one worker for now"
+                f"the comparison of {int(repeat.width)} workers with one was lost {repeat.losses} times "
+                f"({cause}): this process trains every stage on one worker"
             )
         )
 
     # What is kept for them.
 
-    def _hold(self, place: Place | None) -> None:
+    def _hold(self, place: StartPoint | None) -> None:
         """Reserve the slots that the wide step needs, and have what starts from a place wait for it."""
         self._yield_place()
         self._state.reserved = int(self._width)

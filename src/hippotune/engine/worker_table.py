@@ -161,7 +161,7 @@ class WorkerTable:
     def has_room_for(self, kinds: Kinds) -> bool:
         """Whether a slot of one of these kinds has room for another lease."""
         if kinds is None:
-            return self.places > 0
+            return self.slots_with_room > 0
         return any(self._kind[slot] in kinds for slot in (*self._free, *self._partly))
 
     def suits(self, worker: int, kinds: Kinds) -> bool:
@@ -169,7 +169,7 @@ class WorkerTable:
         return kinds is None or self._kind[self._slot[worker]] in kinds
 
     @property
-    def places(self) -> int:
+    def slots_with_room(self) -> int:
         """The number of slots that have room for another lease, if only for a packed one."""
         return len(self._free) + len(self._partly)
 

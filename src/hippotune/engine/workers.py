@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hippotune.engine.blame import Blame
 from hippotune.engine.lease import Lease
-from hippotune.engine.leases import Leases
-from hippotune.engine.orders import Orders
+from hippotune.engine.lease_updates import LeaseUpdates
+from hippotune.engine.leases import LeaseEvents
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.state import State
 from hippotune.protocol.commands import Note
@@ -34,12 +34,12 @@ class BrokenLease:
 
 
 @dataclass(eq=False, repr=False)
-class Workers:
+class WorkerEvents:
     """Handles the events of workers. `broken` are leases with several workers that have lost one."""
 
     _state: State
-    _leases: Leases
-    _orders: Orders
+    _leases: LeaseEvents
+    _updates: LeaseUpdates
     _proofs: Proofs
     _blame: Blame
     broken: dict[int, BrokenLease] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Workers:
             if event.worker in lease.workers:
                 lease.record(state.now, f"worker {event.worker} is leaving")
                 lease.stopping = True
-                self._orders.stop_at(lease, max(lease.at, lease.start + 1))
+                self._updates.stop_at(lease, max(lease.at, lease.start + 1))
 
     def worker_noted(self, event: WorkerNoted) -> None:
         """A worker has something to say to a person."""
@@ -81,9 +81,7 @@ class Workers:
             lease.record(state.now, f"worker {event.worker} lost: {event.reason}")
             if lease.state == "running":
                 self._lose(lease, event)
-            elif (
-                event.worker == lease.worker
-            ):  # a peer's loss does not concern the saves: the leader makes them
+            elif event.worker == lease.worker:  # saves are the leader's, and outlive the loss of a peer
                 stage = None if running else self._blame.stage_of(lease, min(lease.saves))
                 state.promises.release(lease, keep_saves_until=None)
                 state.leases.forget_if_done(lease)

@@ -82,7 +82,7 @@ def _task(task: Task) -> dict[str, Any]:
         "start": task.start,
         "goal": task.goal.id,
         "end": task.end,
-        "reach": round(task.reach),
+        "reach": round(task.time),
     }
 
 

@@ -291,7 +291,7 @@ class Plan:
                 yield Position(node.id, step), checkpoint
 
 
-def reach(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
+def steps_needed(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
     """Return the step up to which each node has to be trained for asks: pairs of a node and a step on it."""
     needed: dict[Node, int] = {}
     for node, step in asks:
@@ -310,7 +310,7 @@ def reach(asks: Iterable[tuple[Node, int]]) -> dict[Node, int]:
 
 def unique_steps(asks: Iterable[tuple[Node, int]]) -> int:
     """Return how many steps it takes to train every node as far as asked, each shared step once."""
-    return sum(step - node.start for node, step in reach(asks).items())
+    return sum(step - node.start for node, step in steps_needed(asks).items())
 
 
 def spans_of(asks: Iterable[tuple[Node, int]], spans: Iterable[SpanRecorded]) -> list[SpanRecorded]:
@@ -318,5 +318,5 @@ def spans_of(asks: Iterable[tuple[Node, int]], spans: Iterable[SpanRecorded]) ->
 
     A span is part of it if its first step is; one without steps, if it is where the asks lead.
     """
-    reached = {node.id: step for node, step in reach(asks).items()}
+    reached = {node.id: step for node, step in steps_needed(asks).items()}
     return [span for span in spans if min(span.first + 1, span.last) <= reached.get(span.node, -1)]

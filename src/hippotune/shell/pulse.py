@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hippotune.engine.core import Engine
 from hippotune.engine.lease import Lease
 from hippotune.plan.node import Node
-from hippotune.plan.plan import reach
+from hippotune.plan.plan import steps_needed
 from hippotune.view.snapshot import WorkerLine
 
 
@@ -80,7 +80,7 @@ def _count(engine: Engine, asks: Iterable[tuple[Node, int]]) -> tuple[int, int]:
         for node, _, end in lease.path:
             under_way[node] = max(under_way.get(node, 0), min(end, lease.at))
     unique = left = 0
-    for node, step in reach(asks).items():
+    for node, step in steps_needed(asks).items():
         there = max(node.start, under_way.get(node, 0), *node.checkpoints, *node.metrics)
         unique += step - node.start
         left += max(step - there, 0)

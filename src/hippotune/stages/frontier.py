@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 from hippotune.gc_pause import gc_paused
 from hippotune.plan.node import NOTHING, Node
-from hippotune.stages.tasks import Place, Task, TaskQueue
+from hippotune.stages.tasks import StartPoint, Task, TaskQueue
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class Frontier:
         self._live: dict[Node, dict[str, int]] = {}
         self._live_below: dict[tuple[Node, int], dict[Node, None]] = {}
         self._queues: dict[str, TaskQueue] = {}
-        self._changed: dict[Place, None] = {}
-        self._ready: dict[Place, None] = {}
-        self.paused: set[Place] = set()
+        self._changed: dict[StartPoint, None] = {}
+        self._ready: dict[StartPoint, None] = {}
+        self.paused: set[StartPoint] = set()
 
     # Wants.
 
@@ -138,12 +138,12 @@ class Frontier:
         self._changed.update(dict.fromkeys((node, step) for step in node.checkpoints))
         self.changed(node, node.start)
 
-    def pause(self, place: Place) -> None:
+    def pause(self, place: StartPoint) -> None:
         """Let nothing start from a place until it is resumed."""
         self.paused.add(place)
         self._changed[place] = None
 
-    def resume(self, place: Place) -> None:
+    def resume(self, place: StartPoint) -> None:
         """Let what waits start from a place again."""
         self.paused.discard(place)
         self._changed[place] = None
@@ -178,7 +178,7 @@ class Frontier:
         queue = self._queue(study)
         return next(iter(queue.longest(1)), None)
 
-    def take_ready(self) -> list[Place]:
+    def take_ready(self) -> list[StartPoint]:
         """Return states, on their way to a checkpoint, that something waits for since the last call."""
         ready, self._ready = self._ready, {}
         return list(ready)
@@ -194,24 +194,24 @@ class Frontier:
             cost += (end - start) * node.pace
         return cost
 
-    def reach(self, study: str) -> float:
+    def total_time(self, study: str) -> float:
         """Return how long all tasks of a study are together, in usual steps."""
-        return self._queue(study).reach
+        return self._queue(study).total_time
 
     def ready(self, limit: int, only: str | None = None) -> tuple[list[Task], float]:
         """Return the longest tasks that can start now, and about how long all others are together.
 
         With `only`, those of one study.
         """
-        tasks: dict[Place, Task] = {}
+        tasks: dict[StartPoint, Task] = {}
         total = 0.0
         for study in self.wanting if only is None else (only,):
             queue = self._queue(study)
             for task in queue.longest(limit):
                 tasks.setdefault((task.node, task.start), task)
-            total += queue.reach
-        found = sorted(tasks.values(), key=lambda task: (-task.reach, task.node.id, task.start))[:limit]
-        return found, max(total - sum(task.reach for task in found), 0.0) if len(tasks) >= limit else 0.0
+            total += queue.total_time
+        found = sorted(tasks.values(), key=lambda task: (-task.time, task.node.id, task.start))[:limit]
+        return found, max(total - sum(task.time for task in found), 0.0) if len(tasks) >= limit else 0.0
 
     def task(self, node: Node, start: int, study: str | None = None) -> Task | None:
         """Return the way to the furthest unpromised want in the gap that begins at `start`, or below it.
@@ -242,7 +242,7 @@ class Frontier:
 
     def held(self, node: Node, step: int) -> Task | None:
         """Return the best task for a worker that holds the state at `step` of `node` in memory."""
-        return max(self.tasks_from(node, step), key=lambda task: task.reach, default=None)
+        return max(self.tasks_from(node, step), key=lambda task: task.time, default=None)
 
     def tasks_from(self, node: Node, step: int) -> list[Task]:
         """Return everything that can start as soon as the state at `step` of `node` can be had."""

@@ -12,7 +12,7 @@ from itertools import count
 
 from hippotune.plan.node import Node
 
-Place = tuple[Node, int]
+StartPoint = tuple[Node, int]
 Path = tuple[tuple[Node, int, int], ...]
 
 # Lengths are added up in these parts of a usual step, as whole numbers: in any order they make the same sum.
@@ -25,12 +25,12 @@ _FEW = 64
 class Task:
     """Work that can start now: from the state at `start` on `node` to the want that is furthest away.
 
-    `reach` is the estimated time to get there, in usual steps.
+    `time` is how long it is estimated to take, in usual steps.
     """
 
     node: Node
     start: int
-    reach: float
+    time: float
     goal: Node
     end: int
 
@@ -50,8 +50,8 @@ class TaskQueue:
     """See the module. There is at most one task at each place."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Place, tuple[int, Task]] = {}
-        self._heap: list[tuple[float, int, int, int, Place]] = []
+        self._tasks: dict[StartPoint, tuple[int, Task]] = {}
+        self._heap: list[tuple[float, int, int, int, StartPoint]] = []
         self._numbers = count()
         self._parts = 0
 
@@ -59,20 +59,20 @@ class TaskQueue:
         return len(self._tasks)
 
     @property
-    def reach(self) -> float:
+    def total_time(self) -> float:
         """How long all tasks are together, in usual steps."""
         return self._parts / _PARTS
 
-    def put(self, place: Place, task: Task | None) -> None:
+    def put(self, place: StartPoint, task: Task | None) -> None:
         """Take in which task there is at a place now; with None, there is none."""
         number, before = self._tasks.pop(place, (0, None))
         if before is not None:
-            self._parts -= round(before.reach * _PARTS)
+            self._parts -= round(before.time * _PARTS)
         if task is not None:
-            self._parts += round(task.reach * _PARTS)
-            if before is None or before.reach != task.reach:
+            self._parts += round(task.time * _PARTS)
+            if before is None or before.time != task.time:
                 number = next(self._numbers)
-                heappush(self._heap, (-task.reach, task.node.id, task.start, number, place))
+                heappush(self._heap, (-task.time, task.node.id, task.start, number, place))
             self._tasks[place] = number, task
         if len(self._heap) > 2 * len(self._tasks) + _FEW:
             self._heap = [entry for entry in self._heap if self._is_current(entry)]
@@ -80,7 +80,7 @@ class TaskQueue:
 
     def longest(self, limit: int) -> list[Task]:
         """Return the longest tasks, ties by age of the node."""
-        found: list[tuple[float, int, int, int, Place]] = []
+        found: list[tuple[float, int, int, int, StartPoint]] = []
         while self._heap and len(found) < limit:
             entry = heappop(self._heap)
             if self._is_current(entry):
@@ -89,6 +89,6 @@ class TaskQueue:
             heappush(self._heap, entry)
         return [self._tasks[place][1] for *_, place in found]
 
-    def _is_current(self, entry: tuple[float, int, int, int, Place]) -> bool:
+    def _is_current(self, entry: tuple[float, int, int, int, StartPoint]) -> bool:
         known = self._tasks.get(entry[4])
         return known is not None and known[0] == entry[3]

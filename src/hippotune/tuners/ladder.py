@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from hippotune.sequences.config import Config
 from hippotune.tuners.base import Trial
 from hippotune.tuners.partings import Partings
-from hippotune.tuners.rungs import Place, Rung
+from hippotune.tuners.rungs import Rung, Standing
 
 Asks = tuple[tuple[Config | Trial, int], ...]
 
@@ -42,7 +42,7 @@ class Ladder:
         self._reduction = reduction
         self._seed = seed
         self._at: dict[int, int] = {}
-        self._cut: dict[Place, None] = {}
+        self._cut: dict[Standing, None] = {}
         self._going_on: deque[Asks] = deque()
 
     @property
@@ -57,7 +57,7 @@ class Ladder:
     def passing(self, trial: Trial, step: int, score: float) -> None:
         """Note a trial's score on its way to a rung; the published rule takes no account of it."""
 
-    def report(self, trial: Trial, score: float, state: Hashable) -> Place:
+    def report(self, trial: Trial, score: float, state: Hashable) -> Standing:
         """Note a trial's score at the rung that it was on its way to; return the place of its state."""
         at = self._at.get(trial.number, 0)
         place = self.rungs[at].add(trial, score, state)
@@ -84,7 +84,7 @@ class Ladder:
                 return self._send_on(at, best)
         return ()
 
-    def _send_on(self, at: int, place: Place) -> Asks:
+    def _send_on(self, at: int, place: Standing) -> Asks:
         """Send a state on: as many of its trials as the published rule would have room for.
 
         Those that part before the next rung follow one after the other, as workers become free.
@@ -98,7 +98,7 @@ class Ladder:
         self._going_on += [self._send(at, place, group) for group in partings.together(sent)]
         return self._going_on.popleft()
 
-    def _send(self, at: int, place: Place, trials: list[Trial]) -> Asks:
+    def _send(self, at: int, place: Standing, trials: list[Trial]) -> Asks:
         self.rungs[at].send(place, trials)
         self._at |= {trial.number: at + 1 for trial in trials}
         return tuple((trial, self.steps[at + 1]) for trial in trials)

@@ -14,7 +14,7 @@ from hippotune.spaces.space import Space
 from hippotune.tuners.asha import ASHA
 from hippotune.tuners.base import Trial
 from hippotune.tuners.ladder import Ladder
-from hippotune.tuners.rungs import Place
+from hippotune.tuners.rungs import Standing
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -67,7 +67,7 @@ class ProgressiveLadder(Ladder):
         """Follow a trial's curve."""
         self._curves[trial.number][step] = score
 
-    def report(self, trial: Trial, score: float, state: Hashable) -> Place:
+    def report(self, trial: Trial, score: float, state: Hashable) -> Standing:
         """Note a trial's score at its rung, and open the next rung if the top two now disagree."""
         at = self._at.get(trial.number, 0)
         place = super().report(trial, score, state)

@@ -55,7 +55,7 @@ def states_of(trials: Trials, rungs: RungKind) -> StateOf:
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class Standing:
     """A state's place at a rung: its score, and its trials by number. `sent` of them have gone on."""
 
     score: float
@@ -85,21 +85,21 @@ class Rung:
         self.reported = 0
         self.scored = 0
         self.gone_on = 0
-        self._places: dict[Hashable, Place] = {}
-        self._by_rank: dict[tuple[float, int], Place] = {}
+        self._places: dict[Hashable, Standing] = {}
+        self._by_rank: dict[tuple[float, int], Standing] = {}
         self._ranked: list[tuple[float, int]] = []
         self._waiting: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._ranked)
 
-    def add(self, trial: Trial, score: float, state: Hashable) -> Place:
+    def add(self, trial: Trial, score: float, state: Hashable) -> Standing:
         """Note a trial's score, minus infinity for none; return the place of its state."""
         self.reported += 1
         self.scored += score > -math.inf
         place = self._places.get(state)
         if place is None:
-            place = self._places[state] = Place(score, [trial])
+            place = self._places[state] = Standing(score, [trial])
             self._enter(place, waits=score > -math.inf)
             return place
         waits = self._leave(place)
@@ -107,13 +107,13 @@ class Rung:
         self._enter(place, waits)
         return place
 
-    def _enter(self, place: Place, waits: bool) -> None:
+    def _enter(self, place: Standing, waits: bool) -> None:
         insort(self._ranked, place.rank)
         self._by_rank[place.rank] = place
         if waits:
             insort(self._waiting, place.rank)
 
-    def _leave(self, place: Place) -> bool:
+    def _leave(self, place: Standing) -> bool:
         """Take a place out of the order; return whether it was waiting."""
         rank = place.rank
         del self._ranked[bisect_left(self._ranked, rank)], self._by_rank[rank]
@@ -123,7 +123,7 @@ class Rung:
             del self._waiting[at]
         return waits
 
-    def best_waiting(self) -> Place | None:
+    def best_waiting(self) -> Standing | None:
         """Return the best state of which no trial has gone on."""
         return self._by_rank[self._waiting[0]] if self._waiting else None
 
@@ -133,11 +133,11 @@ class Rung:
         self.send(best, best.trials)
         return best.trials
 
-    def rank_of(self, place: Place) -> int:
+    def rank_of(self, place: Standing) -> int:
         """Return how many states are better."""
         return bisect_left(self._ranked, place.rank)
 
-    def send(self, place: Place, trials: list[Trial]) -> None:
+    def send(self, place: Standing, trials: list[Trial]) -> None:
         """Send trials of a state on."""
         if not place.sent:
             del self._waiting[bisect_left(self._waiting, place.rank)]

@@ -9,11 +9,10 @@ from hippotune.engine.lease import Lease
 from hippotune.engine.state import State
 from hippotune.plan.facts import Position
 from hippotune.plan.node import Node
-from hippotune.protocol.commands import UpdateLease
 
 
 @dataclass(eq=False, repr=False)
-class Orders:
+class LeaseUpdates:
     """Makes promises on behalf of leases. Changes are sent at the end of the event."""
 
     _state: State
@@ -98,8 +97,8 @@ class Orders:
     def tell(self) -> None:
         """Tell running leases what has changed for them."""
         for lease in self._state.changed:
-            orders = lease.orders
-            if lease.state == "running" and orders != lease.last_sent:
-                lease.last_sent = orders
+            update = lease.update
+            if lease.state == "running" and update != lease.last_sent:
+                lease.last_sent = update
                 lease.record(self._state.now, f"now to {lease.end}")
-                self._state.commands.append(UpdateLease(lease.id, lease.worker, *orders))
+                self._state.commands.append(update)
