@@ -44,10 +44,10 @@ class Scratch:
         portable.lock(self.descriptor, shared=True, wait=True)
         if self.path.exists():
             return True
-        self.let_go()
+        self.release_lock()
         return False
 
-    def let_go(self) -> None:
+    def release_lock(self) -> None:
         """Leave the lock to the processes that it was passed on to."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
@@ -56,7 +56,7 @@ class Scratch:
     def remove(self) -> None:
         """Remove the folder. May be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
-        self.let_go()
+        self.release_lock()
 
     def __enter__(self) -> Path:
         return self.path

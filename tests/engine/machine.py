@@ -61,7 +61,7 @@ class Machine:
     def _share_out(self) -> None:
         for plan, world in enumerate(self.worlds):
             for slot in sorted(world.released & self.pool.plans[plan].slots):
-                self.pool.let_go(plan, slot)
+                self.pool.release_slot(plan, slot)
                 self.pool.freed(plan, slot)
         for plan, world in enumerate(self.worlds):
             self.pool.serve(plan, world.engine.served(self.now))

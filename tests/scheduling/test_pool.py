@@ -33,7 +33,7 @@ def test_slots_are_with_one_plan_at_a_time_and_none_is_free_that_a_plan_has_work
                 served[plan] += number
                 pool.serve(plan, [Served(f"study {plan}", f"user {plan % 2}", served[plan], number > 2)])
             case "let go" if share.slots:
-                pool.let_go(plan, min(share.slots))
+                pool.release_slot(plan, min(share.slots))
             case "freed" if share.leaving:
                 pool.freed(plan, min(share.leaving))
             case "close":
@@ -66,7 +66,7 @@ def test_a_plan_keeps_its_slot_until_others_are_a_turn_behind() -> None:
     assert pool.decide(turn=30.0) == ([], {}, {})
     pool.serve(0, [Served("study", "", 31.0, False)])
     assert pool.decide(turn=30.0) == ([], {0: 0}, {})
-    pool.let_go(0, 0)
+    pool.release_slot(0, 0)
     assert pool.decide(turn=30.0) == ([], {0: None}, {})
     pool.freed(0, 0)
     assert pool.decide(turn=30.0) == ([(1, 0)], {}, {})

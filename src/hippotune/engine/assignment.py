@@ -30,10 +30,9 @@ from hippotune.protocol.events import (
     WorkerLeaving,
     WorkerLost,
 )
-from hippotune.scheduling.width import WAITS
+from hippotune.scheduling.width import WAITS, WHOLE
 from hippotune.stages.tasks import StartPoint
 
-_WHOLE = Fraction(1)
 # After these, what runs may be worth another width.
 _UNSETTLING: frozenset[type[Event]] = frozenset(
     {
@@ -87,14 +86,14 @@ class Assignment:
             choice = self._scheduler.next(state.now)
             if choice is None:
                 return
-            width = _WHOLE
+            width = WHOLE
             if state.allocator is not None:
                 place = (choice.task.node, choice.task.start)
                 if place not in widths:
                     widths = self._allocate(state.allocator)  # the leases just started change them
                 wish = widths.get(place, WAITS)
                 if place in state.troubles:
-                    wish = min(wish, _WHOLE)
+                    wish = min(wish, WHOLE)
                 width = self._scheduler.width(choice, wish, state.allocator)
                 if not width:
                     return  # the free slots are kept for a lease that stops to go on wider
@@ -109,7 +108,7 @@ class Assignment:
         if proof.resume(task, width):
             return
         if proof.can_begin(task):
-            self._start(choice, _WHOLE, width)
+            self._start(choice, WHOLE, width)
             return
         ladder = allocator.ladder(task.goal, task.start, task.end, self._state.workers.slots)
         self._start(choice, proof.proved_within(ladder, width))

@@ -38,7 +38,7 @@ class ControlEvents:
         self._state.requirements[event.study] = known | event.metrics
 
     def study_closed(self, event: StudyClosed) -> None:
-        """Nobody uses a study any more."""
+        """A study is closed."""
         self._state.requirements.pop(event.study, None)
         self._checkpoints.forget_best(event.study)
 

@@ -29,14 +29,13 @@ from hippotune.plan.facts import Position, width_refutation
 from hippotune.protocol.commands import Note
 from hippotune.protocol.events import LeaseFailed, MetricsReported, StateFingerprinted
 from hippotune.protocol.proof import Name, ProofPolicy, Run, Verdict
-from hippotune.scheduling.width import Ladder
+from hippotune.scheduling.width import WHOLE, Ladder
 from hippotune.stages.tasks import StartPoint, Task
 from hippotune.verdicts import stories
 from hippotune.verdicts.judge import judge
 
 # How many pilots may come to nothing, one after the other, before no more is sent.
 _MOST_PILOTS = 8
-_NARROW = Fraction(1)
 
 
 class WidthProof:
@@ -65,7 +64,7 @@ class WidthProof:
         self._narrow: Repeat | None = None  # what is seen of the pilot
         self._done: list[Run] = []
         self._open: Repeat | None = None  # what is to be trained next
-        self._width = _NARROW
+        self._width = WHOLE
         self._platform = ""
 
     # What is wanted.
@@ -76,7 +75,7 @@ class WidthProof:
 
     def proved_within(self, ladder: Ladder, width: Fraction) -> Fraction:
         """Return the greatest width of a ladder that is proved, up to one that is wanted."""
-        return max((step for step in ladder if step <= width and self.is_proved(step)), default=_NARROW)
+        return max((step for step in ladder if step <= width and self.is_proved(step)), default=WHOLE)
 
     @property
     def is_possible(self) -> bool:
@@ -172,7 +171,7 @@ class WidthProof:
             return None
         self._open = None
         self._state.reserved = 0
-        alike = workers.idle_for(_NARROW, self._platform, kinds) or workers.idle_for(_NARROW, kinds=kinds)
+        alike = workers.idle_for(WHOLE, self._platform, kinds) or workers.idle_for(WHOLE, kinds=kinds)
         return repeat, alike[0]
 
     def done(self, repeat: Repeat) -> None:

@@ -58,7 +58,7 @@ class Parcel:
     It is found by `entry`, as ``package.module:Class``, or else pickled in `content`; classes of the modules
     `by_value` are in there as code. `path` is where modules are searched, `arguments` the program's own.
     `modules` are worth importing before anything is forked that opens it. `process` are settings of the
-    user's process that the other one must have too, as pairs; None where nobody knows them.
+    user's process that the other one must have too, as pairs; None where they are unknown.
     """
 
     trainer: str

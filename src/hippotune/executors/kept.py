@@ -101,4 +101,4 @@ class KeptProcess(subprocess.Popen[bytes], Kept):
         except BaseException:
             self._scratch.remove()
             raise
-        self._scratch.let_go()
+        self._scratch.release_lock()

@@ -12,7 +12,7 @@ Block = tuple[tuple[ast.AST, ...], list[ast.stmt]]
 def blocks(statement: ast.stmt) -> list[Block]:
     """Return the blocks of a compound statement that an import runs, each with what decides whether it does.
 
-    Two statements with the same conditions are the same to whoever imports the module, and no others are.
+    Two statements run together exactly if their conditions are equal.
     """
     match statement:
         case ast.ClassDef(body=body):

@@ -114,7 +114,7 @@ class Reading:
         return label
 
     def _take_back(self, labels: int, values: int) -> None:
-        """Forget what was read since there were so many labels and values: not all of it was read whole."""
+        """Forget what was read after these counts: some of it was read in part."""
         while len(self._labels) > labels:
             _, (_, label) = self._labels.popitem()
             self._taken.discard(label)
@@ -251,7 +251,7 @@ class Reading:
             self._read_blindly(place)
 
     def _read_arguments(self, definition: Definition, label: str, module: str) -> None:
-        """Read what the decorators of a definition are given, which a library may keep where nobody looks."""
+        """Read what the decorators of a definition are given, which a library may keep out of sight."""
         around = vars(sys.modules[module]) if module in sys.modules else {}
         place = Place(label, definition.arguments, around, module)
         for chain in names_read(place.code):

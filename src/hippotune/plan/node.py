@@ -32,7 +32,7 @@ class Failure(NamedTuple):
 
 
 class Node:
-    """One node. The plan changes it; everybody else reads.
+    """One node. Only the plan changes it.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ class MetricsRequired:
 
 @dataclass(frozen=True)
 class StudyClosed:
-    """Nobody uses a study any more: what its tuner read, and which results are its best, is forgotten."""
+    """A study is closed: what its tuner read, and which results are its best, is forgotten."""
 
     study: str
 

@@ -94,7 +94,7 @@ class SlotPool:
             share.charged[study], known[study] = charged, waits
         share.studies = known or share.studies  # what is left to do is for those who asked for something
 
-    def let_go(self, plan: int, slot: int) -> None:
+    def release_slot(self, plan: int, slot: int) -> None:
         """A plan needs a slot no more; what runs there comes to its end."""
         if slot in (share := self.plans[plan]).slots:
             share.slots.remove(slot)

@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.node import Node
+from hippotune.scheduling.width import WHOLE
 
 # A pace moves when the measured one differs by more than this: noise must not reorder equal paths.
 _MATERIAL = 1.25
@@ -25,7 +26,6 @@ _MATERIAL = 1.25
 _MEMORY = 0.995
 # The guess: the part of their speed that each further slot costs all slots.
 _FRICTION = 0.07
-_WHOLE = Fraction(1)
 # The quantile of the latest starts, and of how many, that counts as the time of a start, as in HyperSched.
 _MOST_STARTS, _STARTS = 0.9, 200
 
@@ -60,7 +60,7 @@ class Profile:
         usual = self.usual
         return 0.5 + (self.startup / usual if self._starts and usual else 0.5)
 
-    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = _WHOLE) -> bool:
+    def observe(self, node: Node, steps: int, seconds: float, width: Fraction = WHOLE) -> bool:
         """Take in that `steps` steps along `node` took `seconds`; return whether that changes its pace."""
         if steps <= 0:
             return False
@@ -136,7 +136,7 @@ class Profile:
         if width in self._learned:
             total, weight = self._learned[width]
             return total / weight
-        if width in self._given or width == _WHOLE:
+        if width in self._given or width == WHOLE:
             return self._given.get(width, 1.0)
         if width < 1:
             return float(width)

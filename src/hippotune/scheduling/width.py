@@ -24,7 +24,7 @@ Time = int | float | Fraction
 Speed = Callable[[Fraction], float | Fraction]
 Ladder = tuple[Fraction, ...]
 
-WAITS = Fraction(0)
+WAITS, WHOLE = Fraction(0), Fraction(1)
 
 
 @cache

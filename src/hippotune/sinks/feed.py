@@ -71,8 +71,8 @@ class Feed:
             left = patience if self._given > given else min(patience, left - stuck)
         if self._thread.is_alive():
             self._warn(
-                f"the sink {self._sink} has not moved for {patience:.0f} s and is left alone. "
-                f"What it lacks is in the log: hippo log {self._study} --to …"
+                f"the sink {self._sink} wrote nothing for {patience:.0f} s and was abandoned. "
+                f"Write the rest with: hippo log {self._study} --to …"
             )
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class Feed:
                 if failures > len(self._pauses):
                     self._warn(
                         f"the sink {self._sink} was dropped: {cause}. "
-                        f"What it lacks is in the log: hippo log {self._study} --to …"
+                        f"Write the rest with: hippo log {self._study} --to …"
                     )
                     return
                 time.sleep(self._pauses[failures - 1])

@@ -2,7 +2,7 @@
 
 Contract
 --------
-* A name holds either nothing or a whole checkpoint, for everybody, at every moment.
+* A name holds either nothing or a whole checkpoint, at every moment.
 * What `save` returned from is there after any crash, of the process or of the machine, and its content is
   what was written.
 * Many processes may save at the same time, each under names of its own.

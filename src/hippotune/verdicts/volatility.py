@@ -63,8 +63,10 @@ class _Value:
             ]
 
     def is_trained(self) -> bool:
-        """Whether steps change it, all runs go on from the checkpoint with what it was, and no other straight
-        run comes to it: they differ, for they start differently. Without a checkpoint, where no three differ.
+        """Whether training computes it.
+
+        Steps change it, every run from the checkpoint comes to the reference's value, and no other run from
+        scratch does. Without a checkpoint: at most two values were seen at every moment.
         """
         truth, *others = self.runs
         values = {self.at(truth, (step, False)) for step in truth.states}

@@ -59,7 +59,7 @@ class ForkedProcess(Kept):
         finally:
             os.close(status)
         weakref.finalize(self, _close, self._status, self._process).atexit = False
-        self._scratch.let_go()
+        self._scratch.release_lock()
 
     def wait(self, timeout: float | None = None) -> int:
         """Return how the program ended, when nothing is left of it."""

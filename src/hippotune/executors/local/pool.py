@@ -93,10 +93,10 @@ class Pool:
         with self._lock:
             self._slots.serve(plan, studies)
 
-    def let_go(self, plan: int, slot: int) -> None:
+    def release_slot(self, plan: int, slot: int) -> None:
         """A plan needs a slot no more, and has its processes end."""
         with self._lock:
-            self._slots.let_go(plan, slot)
+            self._slots.release_slot(plan, slot)
             self._decide()
 
     def closed(self, plan: int, worker: int) -> None:
@@ -175,7 +175,7 @@ class Pooled(Local):
     def release(self, worker: int) -> None:
         """Have a process end, when its saves are over: its slot is for others then."""
         if self._plan is not None and (slot := self._slots.get(worker)) is not None:
-            self._pool.let_go(self._plan, worker % self.workers)
+            self._pool.release_slot(self._plan, worker % self.workers)
             slot.ask_to_close()
 
     def forget(self, worker: int) -> bool:

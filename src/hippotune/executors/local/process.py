@@ -170,7 +170,7 @@ class WorkerProcess:
     def _cause(self) -> str:
         status = self._process.wait()
         if status == REPLACED:
-            return "is replaced after an error that may lie in it: of memory, a device or a connection"
+            return "is replaced: the error may come from the process itself (memory, device, connection)"
         if status == PEER_LOST:
             return "is replaced because another worker, which it trained a lease with, was lost"
         if status == INTERPRETER_LOST:

@@ -58,7 +58,7 @@ _STDOUT = 1
 
 # What is ordered, for which worker; with it goes the message of a command and the patience with what it
 # begins, or why a worker is to end.
-Order = tuple[Literal["deliver", "end", "close"], int, bytes, int]
+ActorCommand = tuple[Literal["deliver", "end", "close"], int, bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class RayWorker:
         self._first = workers[0]
         self._slots: dict[int, Slot] = {}
         self._unsaid: Messages = []
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, ActorCommand] = {}
         self._orders_done = 0
         context = ray.get_runtime_context()
         address: str = ray.util.get_node_ip_address()
@@ -165,7 +165,7 @@ class RayWorker:
             if said:
                 yield said
 
-    async def order(self, number: int, order: Order) -> None:
+    async def order(self, number: int, order: ActorCommand) -> None:
         """Do what the driver orders, in the order of its numbers: calls may overtake each other."""
         self._orders[number] = order
         while self._orders_done in self._orders:

@@ -28,7 +28,7 @@ class Gang:
 
         return {"scheduling_strategy": PlacementGroupSchedulingStrategy(self._group, member)}
 
-    def let_go(self, member: int) -> None:
+    def release(self, member: int) -> None:
         """A slot is not needed any more."""
         self._members.discard(member)
         if not self._members and self._cluster.is_up:

@@ -328,10 +328,8 @@ class RayPool:
 
     def _start_together(self, kind: int, size: int) -> None:
         """Have slots that have no actor, new ones where there are not enough, placed together."""
-        packing, spare = (
-            self._wanted.packing,
-            [slot for slot in self._slots if slot.kind == kind and slot.retired and not slot.is_held],
-        )
+        packing = self._wanted.packing
+        spare = [slot for slot in self._slots if slot.kind == kind and slot.retired and not slot.is_held]
         while len(spare) < size:
             number = len(self._slots)
             workers = range(number * packing, (number + 1) * packing)

@@ -21,7 +21,7 @@ from typing import Any
 from hippotune.errors import HippoError
 from hippotune.executors.base import Emit
 from hippotune.executors.local.slot import patience_with
-from hippotune.executors.ray.actor import ActorSpec, Messages, Order, RayWorker, Ready
+from hippotune.executors.ray.actor import ActorCommand, ActorSpec, Messages, RayWorker, Ready
 from hippotune.executors.ray.cluster import Cluster, SlotResources
 from hippotune.executors.ray.gang import Gang
 from hippotune.executors.shipping import encode
@@ -225,7 +225,7 @@ class RaySlot:
         self.leaving = False
         if self.gang is not None:
             gang, member = self.gang
-            gang.let_go(member)
+            gang.release(member)
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
@@ -244,7 +244,7 @@ class RaySlot:
         """Wait until the slot is closed."""
         await self._closed.wait()
 
-    def _order(self, order: Order) -> None:
+    def _order(self, order: ActorCommand) -> None:
         if (actor := self._actor) is None:
             return
         loop = asyncio.get_running_loop()

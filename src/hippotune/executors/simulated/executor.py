@@ -120,7 +120,7 @@ class Simulated(Executor):
         self._now = 0.0
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._pushes = count()
-        self._spoke = False
+        self._has_emitted = False
         self._emit: Emit = lambda event: None
 
     @property
@@ -172,21 +172,21 @@ class Simulated(Executor):
         """Have something called at a time, or now if that is past, after all else that happens then."""
 
         def ring() -> None:
-            self._spoke = True
+            self._has_emitted = True
             call()
 
         heappush(self._due, (max(time, self._now), _LAST + next(self._pushes), ring))
 
     def advance(self) -> bool:
-        """Let things happen until one of them is worth a word."""
-        self._spoke = False
-        while self._due and not self._spoke:
+        """Run what is due until an event is emitted."""
+        self._has_emitted = False
+        while self._due and not self._has_emitted:
             self._now, _, happen = heappop(self._due)
             happen()
-        return self._spoke
+        return self._has_emitted
 
-    def _say(self, event: Event) -> None:
-        self._spoke = True
+    def _emit_now(self, event: Event) -> None:
+        self._has_emitted = True
         self._emit(event)
 
     def _at(self, time: float, happen: Callable[[], None]) -> None:
@@ -198,7 +198,7 @@ class Simulated(Executor):
 
         def say() -> None:
             if slot.life == life and not (timed and timed.has_failed):
-                self._say(event)
+                self._emit_now(event)
 
         self._at(time, say)
 
@@ -207,23 +207,25 @@ class Simulated(Executor):
     def _join(self, slot: Slot) -> None:
         if not slot.up:
             slot.up = True
-            self._say(WorkerJoined(slot.worker, slot.worker % self._workers))
+            self._emit_now(WorkerJoined(slot.worker, slot.worker % self._workers))
 
     def _lose(self, slot: Slot, back_after: float) -> None:
         if not slot.up:
             return
         lease = slot.lease
         together = (slot,) if lease is None else tuple(self._slots[each] for each in lease.workers)
-        self._let_go(slot, f"lost at {self._now:g} s, as the script says", back_after)
+        self._lose_worker(slot, f"lost at {self._now:g} s, as the script says", back_after)
         for other in together:
             if other is not slot:
-                self._let_go(other, f"worker {slot.worker}, which it trained with, is lost", self._startup)
+                self._lose_worker(
+                    other, f"worker {slot.worker}, which it trained with, is lost", self._startup
+                )
 
-    def _let_go(self, slot: Slot, reason: str, back_after: float) -> None:
+    def _lose_worker(self, slot: Slot, reason: str, back_after: float) -> None:
         slot.up, slot.timed, slot.lease, slot.is_pristine = False, None, None, True
         slot.life += 1
         slot.written.clear()
-        self._say(WorkerLost(slot.worker, reason, "infrastructure"))
+        self._emit_now(WorkerLost(slot.worker, reason, "infrastructure"))
         if back_after < math.inf:
             self._at(self._now + back_after, partial(self._join, slot))
 
@@ -293,7 +295,7 @@ class Simulated(Executor):
             case "finish":
                 timed.run.done()
                 self._free(timed.lease)
-                self._say(LeaseFinished(timed.lease.lease, timed.run.at))
+                self._emit_now(LeaseFinished(timed.lease.lease, timed.run.at))
 
     def _go_on(self, slot: Slot, timed: TimedRun) -> None:
         timed.run.done()
@@ -301,7 +303,7 @@ class Simulated(Executor):
 
     def _begin(self, slot: Slot, timed: TimedRun) -> None:
         """The worker holds the state that the lease starts from."""
-        self._say(LeaseStarted(timed.lease.lease, self._loading(slot, timed.lease)))
+        self._emit_now(LeaseStarted(timed.lease.lease, self._loading(slot, timed.lease)))
         slot.is_pristine = False
         timed.run.done()
         self._next(self._now, slot, timed, self._act)
@@ -312,7 +314,7 @@ class Simulated(Executor):
         ends = [each.end for each in lease.segments if step < each.end < timed.goal]
         for end in (*ends, timed.goal):
             seconds = self._times.seconds(lease.config, step, end, float(lease.width))
-            self._say(Progressed(lease.lease, end, end - step, seconds))
+            self._emit_now(Progressed(lease.lease, end, end - step, seconds))
             step = end
         timed.run.done(timed.goal - timed.run.at)
         self._act(slot, timed)
@@ -346,9 +348,9 @@ class Simulated(Executor):
                 phase = "contract"
             self._free(lease)
             timed.has_failed = True
-            self._say(LeaseFailed(lease.lease, run.fail(), describe(error), phase))
+            self._emit_now(LeaseFailed(lease.lease, run.fail(), describe(error), phase))
             return
-        self._say(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
+        self._emit_now(MetricsReported(lease.lease, run.at, metrics, self._evaluate))
         self._go_on(slot, timed)
 
     def _metrics(self, run: LeaseRun) -> dict[str, float]:
@@ -362,7 +364,7 @@ class Simulated(Executor):
 
     def _fingerprint(self, run: LeaseRun) -> None:
         """What is trained here is the same wherever it is trained."""
-        self._say(StateFingerprinted(run.lease.lease, run.at, Fingerprint(()), run.is_evaluated, 0.0))
+        self._emit_now(StateFingerprinted(run.lease.lease, run.at, Fingerprint(()), run.is_evaluated, 0.0))
 
     # Saving beside training.
 

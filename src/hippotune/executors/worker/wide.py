@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # it imports torch
     from hippotune.trainers.parallel.ranks import Ranks
 
 # A lead sends its peers an index into this list.
-_Order = Literal["finish", "train", "evaluate", "probe"]
-_ORDERS: tuple[_Order, ...] = ("finish", "train", "evaluate", "probe")
+_Action = Literal["finish", "train", "evaluate", "probe"]
+_ACTIONS: tuple[_Action, ...] = ("finish", "train", "evaluate", "probe")
 # A peer that is to be replaced lives on until the lead has said why the lease failed, but not for ever.
 _HEARD_SECONDS = 10.0
 _HEARD = "heard"
@@ -160,8 +160,8 @@ class Lead:
         assert self._group is not None, "a Lead has to be entered first"
         return self._group
 
-    def _tell(self, order: _Order) -> None:
-        self._ranks.tell(_ORDERS.index(order))
+    def _tell(self, order: _Action) -> None:
+        self._ranks.tell(_ACTIONS.index(order))
 
     def _loss(self, error: BaseException) -> str:
         workers = ", ".join(map(str, self._part.lease.peers))
@@ -201,7 +201,7 @@ def _follow(session: Session, ranks: Ranks, part: Part, run: LeaseRun) -> None:
         raise HippoError(f"the state that came for lease {run.lease.lease} is not from its lead")
     session.start(run.lease.config, run.lease.start, io.BytesIO(state), warm=False)
     run.done()
-    while (order := _ORDERS[ranks.hear()]) != "finish":
+    while (order := _ACTIONS[ranks.hear()]) != "finish":
         run.begin(order)
         if order == "train":
             session.advance()

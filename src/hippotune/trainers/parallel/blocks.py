@@ -2,8 +2,8 @@
 
 Gloo pairs the n-th collective of one rank with the n-th of another, whatever these are. Where lengths differ,
 it ends the process, or fills a part of what was asked for; where kinds differ, both wait. So every exchange
-begins with a block of the same size from everybody, which says what is called. Content that is small goes
-with it: then the block is no message more.
+begins with a block of one size from each rank, which says what is called. Small content travels in the block
+and costs no extra message.
 """
 
 from __future__ import annotations

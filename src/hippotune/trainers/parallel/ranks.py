@@ -319,5 +319,4 @@ def _after_fork() -> None:
         _present.keep_from_child()
 
 
-if hasattr(os, "register_at_fork"):
-    portable.after_fork(_after_fork)
+portable.after_fork(_after_fork)
