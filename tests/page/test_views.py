@@ -242,8 +242,7 @@ def test_when_nothing_runs_it_says_so(page: Page) -> None:
     expect(page.locator(".link-state")).to_contain_text("a copy")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 def test_nothing_keeps_people_from_using_it(
     browser: Browser, document: str, serious: Callable[[Page], list[Any]], scheme: Any, width: int
 ) -> None:

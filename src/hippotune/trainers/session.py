@@ -11,13 +11,14 @@ What always holds:
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from hippotune import checks
+from hippotune import checks, process_settings
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
 from hippotune.protocol.failures import metrics_lacking
 from hippotune.trainers import seeding
@@ -89,6 +90,7 @@ class Session:
         self._start_state: Any = None
         self._globals: WatchedGlobals | None = None
         self._prepared: Prepared | None = None
+        self._surroundings = process_settings.Surroundings()
         self._trainer: Trainer | None = None
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
@@ -143,6 +145,7 @@ class Session:
             self._prepared = Prepared({})
             return
         self._prepared = Prepared(seeding.with_torch_seeded(self._left_by_prepare))
+        self._surroundings = process_settings.Surroundings()
 
     def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
@@ -247,6 +250,26 @@ class Session:
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
     def _built(self, config: Config) -> Trainer:
+        """Build a trainer in the surroundings that prepare() left, whatever trials before it have changed.
+
+        What modules set that build() imports belongs to these: modules are imported once in a process.
+        """
+        modules = len(sys.modules)
+        self._surroundings.put_back()
+        trainer = self._made(config)
+        if (
+            len(sys.modules) > modules
+            and (first := process_settings.capture()) != self._surroundings.settings
+        ):
+            self._surroundings.put_back()
+            trainer = self._made(config)
+            if (second := process_settings.capture()) != first:
+                self._surroundings.adopt(first, second)
+                self._surroundings.put_back()
+                trainer = self._made(config)
+        return trainer
+
+    def _made(self, config: Config) -> Trainer:
         assert self._prepared is not None
         self.phase = "build"
         seeding.seed_all(self._seed)
@@ -264,6 +287,7 @@ class Session:
 
     def _saved_object(self, source: formats.Source) -> Trainer:
         self.phase = "load"
+        self._surroundings.put_back()
         trainer = self._class.__new__(self._class)
         try:
             attributes, random = formats.read_whole(source, partial(self._resolve, trainer))

@@ -133,5 +133,5 @@ def _view_of_bytes(root: Any, offset: int, dtype: Any, shape: Any, strides: Any)
 def _view_of_storage(storage: Any, offset: int, dtype: Any, shape: Any, strides: Any) -> Array:
     import torch
 
-    memory = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    memory = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
     return np.ndarray(shape, dtype, memory, offset, strides)

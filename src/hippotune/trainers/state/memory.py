@@ -38,8 +38,8 @@ class Memory:
                 small.append(content)
             else:
                 large.append(content.clone())
-        packed = torch.cat(small) if small else torch.empty(0, dtype=torch.uint8)
-        return cls(torch.tensor(sizes), packed, large)
+        packed = torch.cat(small) if small else torch.empty(0, dtype=torch.uint8, device="cpu")
+        return cls(torch.tensor(sizes, device="cpu"), packed, large)
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -64,4 +64,4 @@ class Memory:
 def bytes_of(storage: torch.UntypedStorage) -> Tensor:
     """Return a storage's memory, or a copy in main memory, as a tensor of bytes."""
     content = storage if storage.device.type == "cpu" else storage.cpu()  # type: ignore[no-untyped-call]
-    return torch.empty(0, dtype=torch.uint8).set_(content)
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(content)

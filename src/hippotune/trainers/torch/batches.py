@@ -126,7 +126,7 @@ def _cut(dataset: Any, indices: list[int]) -> list[Tensor] | None:
         return _cut_each(dataset, indices)
     if type(dataset) is not TensorDataset:
         return None
-    rows = torch.tensor(indices)
+    rows = torch.tensor(indices, device="cpu")
     return [tensor[rows.to(tensor.device)] for tensor in dataset.tensors]
 
 
@@ -146,7 +146,7 @@ def _cut_each(dataset: ConcatDataset[Any], indices: list[int]) -> list[Tensor] |
         first = end
     if len({(len(part), *(tensor.dtype for tensor in part)) for part in parts}) != 1:
         return None  # sources of different kinds: to be collated as the user says, or refused
-    back = torch.tensor(places).argsort()
+    back = torch.tensor(places, device="cpu").argsort()
     columns = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
     return [column[back.to(column.device)] for column in columns]
 
