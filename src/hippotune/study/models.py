@@ -22,6 +22,7 @@ from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
     from hippotune.study.study import Study
+    from hippotune.study.tuning import Tuning
     from hippotune.trainers.loading import Opener
 
 
@@ -43,6 +44,16 @@ def failed_trial(result: Result) -> TrialFailed:
         f"the trial is suspended: its workers were lost again and again at step {result.step}. "
         f"To try it again, see hippo retry --help:\n{result.error}"
     )
+
+
+@contextmanager
+def letting_go_on_errors(keeping: Tuning) -> Iterator[None]:
+    """Where the block is left by an error, the checkpoints that it kept are subject to the budget again."""
+    try:
+        yield
+    except BaseException:
+        keeping.let_go()
+        raise
 
 
 def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractContextManager[Any]:
@@ -70,7 +81,7 @@ class Models:
             return without_model
         try:
             held = await self._hold(trial, step, runtime)
-        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
+        except (TrialFailed, CheckpointError):  # it had to be trained again: there is no model, but a result
             return without_model
         held.let_go()
         path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)
@@ -121,21 +132,20 @@ class Models:
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
         keeping = self._study._tuning(runtime.loop, keep=True)
-        for _ in range(2):
-            (result,) = await keeping.once(TrialGroup(((who, step),)))
-            who = result.trial
-            if result.failed:
-                keeping.let_go()
-                raise failed_trial(result)
-            node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
-            if await runtime.is_whole(Position(node.id, step)):
-                assert result.metrics is not None
-                return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
-        keeping.let_go()
-        raise CheckpointError(
-            f"the checkpoint at step {step} was damaged right after it was saved: check the disk that holds "
-            f"{runtime.files.where}"
-        )
+        with letting_go_on_errors(keeping):
+            for _ in range(2):
+                (result,) = await keeping.once(TrialGroup(((who, step),)))
+                who = result.trial
+                if result.failed:
+                    raise failed_trial(result)
+                node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
+                if await runtime.is_whole(Position(node.id, step)):
+                    assert result.metrics is not None
+                    return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
+            raise CheckpointError(
+                f"the checkpoint at step {step} was damaged right after it was saved: check the disk that "
+                f"holds {runtime.files.where}"
+            )
 
     def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
         if not self._study.executor.virtual:
