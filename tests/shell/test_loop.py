@@ -108,16 +108,16 @@ def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_sto
         end = loop.log.follow(lambda first, facts: heard.extend(enumerate(facts, first)))
         for trial in range(3):
             loop.handle(GroupSubmitted((Request(trial, "study", trial, Config({"lr": 0.1}), 5),)))
-        await loop.quiet()
+        await loop.wait_idle()
         loop.handle(ActionTaken(StudyStopped("study", 1.0)))
-        await loop.quiet()
+        await loop.wait_idle()
         assert heard == list(store.facts())
         assert others == [1]
         assert len(notes) == 1
         assert "OSError: full" in notes[0]
         end()
         loop.handle(ActionTaken(StudyStopped("study", 2.0)))
-        await loop.quiet()
+        await loop.wait_idle()
         assert writer.published is None
         return heard
 

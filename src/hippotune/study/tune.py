@@ -84,7 +84,7 @@ async def _run(
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         found = None if best is None else await connection.models.best(best, runtime)
-        await loop.run_down()  # what still runs, to the end of its step, is part of the work
+        await loop.wait_idle_or_tuned()  # what still runs, to the end of its step, is part of the work
     return Report(
         study.name,
         tuner.metric,

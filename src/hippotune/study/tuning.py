@@ -279,7 +279,7 @@ class Tuning:
             wakes = self._wakes = asyncio.get_running_loop().create_future()
             self._loop.has_begun(self.study)
             self._loop.tuner_waits()
-            self.limits.rest()
+            self.limits.check_when_idle()
             try:
                 await wakes
             finally:
