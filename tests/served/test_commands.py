@@ -155,7 +155,7 @@ def test_a_server_that_starts_is_not_found_under_the_address_of_a_dead_one(tmp_p
         server.kill()
         starting = ServedHome(tmp_path / "home")
         assert served_at(tmp_path / "home") == ""
-        with pytest.raises(StoreError, match="belongs to a server that starts"):
+        with pytest.raises(StoreError, match="belongs to a server that is starting"):
             refuse_served(tmp_path / "home")
         starting.release()
 

@@ -78,7 +78,8 @@ def refuse_served(home: Path) -> None:
     url = served_at(home)
     if url is not None:
         use = f"at {url}: use it with hippo submit or Study(url={url!r}), or end it with hippo stop"
-        raise StoreError(f"the home {home} belongs to a server {use if url else 'that starts'}")
+        which = use if url else "that is starting: try again in a moment"
+        raise StoreError(f"the home {home} belongs to a server {which}")
 
 
 def _lock(home: Path) -> Path:
