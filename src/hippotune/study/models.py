@@ -21,6 +21,7 @@ from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
+    from hippotune.study.connection import Connection
     from hippotune.study.study import Study
     from hippotune.study.tuning import Tuning
     from hippotune.trainers.loading import Opener
@@ -63,8 +64,9 @@ def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractC
 class Models:
     """The models of one study."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, connection: Connection) -> None:
         self._study = study
+        self._connection = connection
 
     async def best(self, result: Result, runtime: Runtime) -> Best:
         """Return the best result with its model.
@@ -116,7 +118,7 @@ class Models:
         """Keep the checkpoint of a trial after `step` steps, training what is missing, within the block."""
         if self._study.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
-        held = self._study._connection.run(partial(self._hold, who, step))
+        held = self._connection.run(partial(self._hold, who, step))
         try:
             yield held
         finally:

@@ -23,7 +23,6 @@ from hippotune.tuners.base import Result, Trial, TrialGroup
 if TYPE_CHECKING:
     from hippotune.serve.client.connection import RemoteConnection
     from hippotune.shell.runtime import Runtime
-    from hippotune.study.study import Study
     from hippotune.study.tuning import Tuning
     from hippotune.trainers.loading import Opener
 
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 class RemoteModels(Models):
     """The models of one study."""
 
-    def __init__(self, study: Study, connection: RemoteConnection) -> None:
-        super().__init__(study)
-        self._connection = connection
+    _connection: RemoteConnection
 
     async def best(self, result: Result, runtime: Runtime) -> Best:
         """Return the best result. That of one on the way to a step waits until it is loaded."""
