@@ -182,5 +182,5 @@ async def _simulate(runtime: Runtime, tuners: Sequence[Tuner], share: bool, furt
 
     await asyncio.gather(*[tune(number, tuner) for number, tuner in enumerate(tuners)])
     time = loop.executor.now()
-    await loop.quiet()
+    await loop.wait_idle()
     return Cost(loop.engine.worker_seconds, time)

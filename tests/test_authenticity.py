@@ -71,8 +71,8 @@ def test_a_study_whose_rows_were_altered_trains_those_again_and_ends_with_the_sa
     found, told, _ = answers(home)
     assert found == expected
     assert re.fullmatch(
-        rf"not used: {altered} checkpoints? that this plan's own workers did not write .* "
-        rf"the key file {home / FILE_NAME} was replaced\); the steps that depend on them are trained again",
+        rf"{altered} checkpoints? cannot be used: not written by this plan's own workers .* "
+        rf"the key file {home / FILE_NAME} was replaced\. The steps that depend on them are trained again",
         told,
     )
     assert answers(home) == (expected, "", 0)
@@ -96,7 +96,7 @@ def test_a_planted_checkpoint_is_removed_unread(tmp_path: Path) -> None:
         f"SELECT plan, node, 3, '{planted.parent.name}/{planted.name}', {planted.stat().st_size}, 'abc', "
         "keyed_check FROM hippo_checkpoints WHERE node = 0 LIMIT 1",
     )
-    with study("decays", home) as opened, pytest.warns(RuntimeWarning, match="^not used: 1 checkpoint that"):
+    with study("decays", home) as opened, pytest.warns(RuntimeWarning, match="^1 checkpoint cannot be used"):
         assert opened.eval(report.best.config, 4) == expected
     assert not planted.exists()
     assert not (tmp_path / "sprung").exists()

@@ -262,7 +262,7 @@ def test_a_backup_is_made_while_a_study_is_open_and_put_back_it_sets_aside_what_
     for file in home.glob("plans.sqlite*"):
         file.unlink()
     shutil.copy(backup, home / "plans.sqlite")
-    with pytest.warns(RuntimeWarning, match="the database is older than the checkpoints"):
+    with pytest.warns(RuntimeWarning, match="the database is older than this plan's checkpoints"):
         again = trained("decays", home, Asking(DECAYS, *STEPS))
     assert again.work.steps_trained == 0
     aside = {file.name for file in home.glob("checkpoints/*.unknown-*/*/node-*")}

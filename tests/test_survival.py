@@ -253,7 +253,7 @@ def test_a_backup_that_is_made_while_a_step_is_trained_holds_all_until_then_and_
     backup.rename(home / "plans.sqlite")
     printed, said = ran(tmp_path, 10)
     assert printed == undisturbed
-    assert "the database is older than the checkpoints" in said
+    assert "the database is older than this plan's checkpoints" in said
 
 
 BLOCKED = """

@@ -107,7 +107,7 @@ async def _tune(
     tunings = [Tuning(loop, f"study {place}", share) for place in range(len(tuners))]
     await asyncio.gather(*[tuning.run(tuner) for tuning, tuner in zip(tunings, tuners, strict=True)])
     seconds = executor.now()
-    await loop.quiet()
+    await loop.wait_idle()
     await executor.close()
     results = [result for tuning in tunings for result in tuning.results]
     return Outcome(results, engine.trained, engine.worker_seconds, seconds, engine.heard, list(store.spans()))

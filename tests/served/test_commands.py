@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from hippotune import portable
 from hippotune.cli.main import main
 from hippotune.errors import StoreError
 from hippotune.store.served import ServedHome, refuse_served, served_at
@@ -153,6 +155,14 @@ def test_a_server_that_starts_is_not_found_under_the_address_of_a_dead_one(tmp_p
         server.kill()
         starting = ServedHome(tmp_path / "home")
         assert served_at(tmp_path / "home") == ""
-        with pytest.raises(StoreError, match="belongs to a server that starts"):
+        with pytest.raises(StoreError, match="belongs to a server that is starting"):
             refuse_served(tmp_path / "home")
         starting.release()
+
+
+def test_a_server_starts_while_its_home_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ServedHome(tmp_path).release()
+    looks = os.open(tmp_path / "locks" / "server.lock", os.O_RDONLY)
+    portable.lock(looks, shared=True)
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(looks))
+    ServedHome(tmp_path).release()

@@ -216,6 +216,26 @@ def test_two_studies_of_one_name_that_differ_are_told_apart(tmp_path: Path) -> N
         assert follow(Api(running.url), "test", Silent()).state == "ended"
 
 
+def test_a_best_result_that_the_server_cannot_find_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Api.call_once
+
+    def nothing_located(api: Api, method: str, path: str, *more: Any) -> Any:
+        if path.endswith("/located"):
+            raise ServerRefused("there is no checkpoint", 404)
+        return call(api, method, path, *more)
+
+    with serving(tmp_path) as running, study_at(running.url) as study:
+        monkeypatch.setattr(Api, "call_once", nothing_located)
+        with pytest.raises(ServerRefused, match="no checkpoint"):
+            study.tune(grid(), progress=False)
+        study.eval({"lr": 0.5, "bs": 16}, 2)  # the server hears of this after all before
+        (plan,) = running.server._hub.plans
+        checkpoints, kept = plan.runtime.loop.engine.checkpoints, plan.runtime.plan.checkpoints()
+        assert not [position for position, _ in kept if checkpoints.is_pinned(position)]
+
+
 def test_a_new_server_takes_over_what_the_old_one_saved(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home") as server:
         study = study_at(server.url, SlowWalker, tuner="server")

@@ -11,6 +11,7 @@ from typing import Any
 
 from hippotune.engine.core import Engine
 from hippotune.executors.base import Emit, Executor, Job
+from hippotune.executors.simulated.executor import Simulated
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Fact, StudyStopped
 from hippotune.plan.plan import Plan
@@ -71,6 +72,23 @@ def test_a_worker_that_takes_the_place_of_a_lost_one_never_gets_the_lease_of_tha
     assert lease.lease == 1, "the first one is lost"
 
 
+def test_virtual_time_goes_on_after_a_wait_that_was_cancelled() -> None:
+    async def course() -> list[int]:
+        executor = Simulated(1)
+        loop = Loop(Engine(Plan()), executor, ImmediateWriter(MemoryStore()))
+        await executor.start(Job(object), loop.emit)
+        one, other = (TrialGroup.of([Config({"lr": lr})], 5) for lr in (0.1, 0.2))
+        waiting = asyncio.create_task(Tuning(loop, "study").once(one))
+        await asyncio.sleep(0)  # now it waits
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        results = await Tuning(loop, "study").once(other)
+        return [result.step for result in results]
+
+    assert asyncio.run(asyncio.wait_for(course(), 300)) == [5]
+
+
 def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_stops_nothing(
     tmp_path: Path,
 ) -> None:
@@ -90,16 +108,16 @@ def test_a_follower_hears_every_fact_once_with_its_number_and_one_that_fails_sto
         end = loop.log.follow(lambda first, facts: heard.extend(enumerate(facts, first)))
         for trial in range(3):
             loop.handle(GroupSubmitted((Request(trial, "study", trial, Config({"lr": 0.1}), 5),)))
-        await loop.quiet()
+        await loop.wait_idle()
         loop.handle(ActionTaken(StudyStopped("study", 1.0)))
-        await loop.quiet()
+        await loop.wait_idle()
         assert heard == list(store.facts())
         assert others == [1]
         assert len(notes) == 1
         assert "OSError: full" in notes[0]
         end()
         loop.handle(ActionTaken(StudyStopped("study", 2.0)))
-        await loop.quiet()
+        await loop.wait_idle()
         assert writer.published is None
         return heard
 

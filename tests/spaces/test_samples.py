@@ -95,11 +95,11 @@ MISTAKES = [
     (lambda: Samples({"a": [1, 2]}, 3), "n is 3; the space has only 2 configs"),
     (
         lambda: list(Samples(Space({"a": Uniform(0, 1)}, where=lambda hp: False), 1)),
-        "where rejects 1000 samples in a row",
+        "where= rejected 1000 samples in a row",
     ),
     (
         lambda: list(Samples(Space({"a": Uniform(0, 1)}, where=lambda hp: False), 1, method="sobol")),
-        "where rejects 1000 samples in a row",
+        "where= rejected 1000 samples in a row",
     ),
 ]
 

@@ -102,7 +102,7 @@ def test_an_older_copy_of_the_store_sets_aside_what_it_does_not_know(home: Path,
         assert aside is not None
         assert aside.count == 2
         assert set(CheckpointFiles(Path(aside.folder)).names()) == new
-        assert "the database is older than the checkpoints" in str(aside)
+        assert "the database is older than this plan's checkpoints" in str(aside)
         assert open_plan(catalog, home) == (None, [])
 
 

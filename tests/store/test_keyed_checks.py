@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Checkpoint, CheckpointKept, Fact, NodeAdded, Position
 from hippotune.sequences.config import Config
 from hippotune.store.catalog import Catalog, open_store
+from hippotune.store.checkpoint_rows import CheckpointRows
 from hippotune.store.database import Database
 from hippotune.store.files import CheckpointFiles
 from hippotune.store.schema import CHECKPOINTS
@@ -195,3 +196,23 @@ def test_the_key_is_nowhere_in_the_database(home: Path, url: str | None) -> None
     if url is None:
         files = [path.read_bytes() for path in home.glob("plans.sqlite*")]
         assert not any(key in content for content in files)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_checkpoint_that_comes_while_others_are_looked_at_is_not_refused(
+    home: Path, url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan is looked at while a study saves, between the two readings of its checkpoints."""
+    read = CheckpointRows.read
+    with open_store(home, url) as catalog, closing(catalog.plan(PLAN)) as trains:
+        list(trains.read())
+
+        def read_slowly(
+            rows: CheckpointRows, connection: sa.Connection, checked: bool = True
+        ) -> Iterator[CheckpointKept]:
+            yield from read(rows, connection, checked)
+            if checked:
+                trains.write([CheckpointKept(Position(0, 7), Checkpoint("00/node-0-step-7", 10, "07"))])
+
+        monkeypatch.setattr(CheckpointRows, "read", read_slowly)
+        assert catalog.view(PLAN).sorted_checkpoints() == (KEPT, [])

@@ -227,8 +227,11 @@ def test_a_store_that_cannot_be_used_says_what_to_do(
     monkeypatch.setattr(objects, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)})
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
     silent = CheckpointObjects("s3://bucket/plan", tmp_path)
-    with pytest.raises(StorageUnavailable, match="Check that the store can be reached"):
-        silent.save(NAME, a_file())
+    home = ObjectHome("s3://bucket", tmp_path)
+    asks = (lambda: silent.save(NAME, a_file()), home.folders, partial(home.size, "plan"))
+    for ask in (*asks, partial(home.retire, "plan")):
+        with pytest.raises(StorageUnavailable, match="Check that the store can be reached"):
+            ask()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

@@ -33,6 +33,7 @@ TESTS = {
     "test_results_on_the_way_count_also_those_of_a_trial_that_was_withdrawn": "virtual time",
     "test_a_deadline_is_not_passed_to_train_it_again": "virtual time",
     "test_a_study_says_what_it_expected_before_anything_runs": "arguments that a server is given instead",
+    "test_a_space_that_is_refused_leaves_no_tuner_at_work": "virtual time",
     "test_a_trunk_keeps_checkpoints_where_branches_are_likely": "virtual time",
     "test_a_branch_without_a_checkpoint_says_what_is_trained_again": "virtual time",
     "test_branches_that_are_drawn_later_find_checkpoints_where_they_begin": "virtual time",
@@ -41,6 +42,7 @@ TESTS = {
     "test_studies_in_virtual_time_share_where_real_ones_would": "virtual time",
     "test_studies_in_virtual_time_are_tuned_together_on_the_workers_of_the_first": "virtual time",
     "test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone": "virtual time",
+    "test_a_plan_that_cannot_be_opened_does_not_hold_up_another_one": "virtual time",
     "test_virtual_time_keeps_nothing_wherever_its_home_is": "virtual time",
     # No plan is opened.
     "test_a_start_that_does_not_fit_is_named": "a plain loop, without a plan",
@@ -53,6 +55,8 @@ TESTS = {
     "test_what_cannot_be_a_home_is_refused": "the home is the server's; hippo serve checks it",
     # Of one process alone.
     "test_studies_at_once_share_one_plan_and_one_pool": "tune_together; on a server all studies share",
+    "test_one_whose_checkpoint_is_damaged_twice_is_a_result_without_a_model": "patches this process",
+    "test_a_state_that_cannot_be_looked_at_is_not_kept": "patches this process",
     "test_nothing_of_a_closed_plan_is_kept": "memory of this process",
     "test_a_study_that_printed_nothing_leaves_no_log": "a server's workers, and their logs, outlive a study",
     "test_a_study_in_a_bucket_gives_the_same_and_is_looked_at_by_its_url": "hippo gc, on a home that is not "

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import hippotune as hippo
+from hippotune.errors import CheckpointError
+from hippotune.plan.facts import Checkpoint
+from hippotune.store.files import CheckpointFiles
 from hippotune.tuners import TrialGroup, Trials
 from tuners.test_conformance import Idle
 
@@ -68,3 +73,34 @@ def test_a_deadline_is_not_passed_to_train_it_again() -> None:
     assert report.ended_by == "deadline"
     assert report.best.step == 6
     assert report.work.wall_seconds <= 21
+
+
+def test_one_whose_checkpoint_is_damaged_twice_is_a_result_without_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(files: CheckpointFiles, checkpoint: Checkpoint) -> Path:
+        raise CheckpointError(f"{checkpoint.name} is damaged")
+
+    monkeypatch.setattr(CheckpointFiles, "verify", damaged)
+    with hippo.Study("best", Counter, home=tmp_path, executor=hippo.Local(workers=1)) as study:
+        tuner = hippo.GridSearch({"offset": [0, 1]}, "score", "max", max_steps=6)
+        report = study.tune(tuner, progress=False)
+        assert (report.best.number, report.best.metrics, report.best.path) == (1, {"score": 1.0}, None)
+        with pytest.raises(CheckpointError, match="check the disk"):
+            report.best.load()
+
+
+def test_a_state_that_cannot_be_looked_at_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(files: CheckpointFiles, checkpoint: Checkpoint) -> Path:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(CheckpointFiles, "verify", unreadable)
+    with hippo.Study("best", Counter, home=tmp_path, executor=hippo.Local(workers=1)) as study:
+        with pytest.raises(OSError, match="the disk is gone"):
+            study.load({"offset": 0}, 4)
+        runtime = study._connection.runtime
+        assert runtime is not None
+        (position,) = (position for position, _ in runtime.plan.checkpoints() if position.step == 4)
+        assert not runtime.ask(lambda: runtime.loop.engine.checkpoints.is_pinned(position))

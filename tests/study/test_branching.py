@@ -77,6 +77,19 @@ def test_defaults_give_a_value_before_the_branch(shared: hippo.Study, tmp_path: 
         without.eval(plain.branch(4, mix="up"), 6)
 
 
+def test_a_space_that_is_refused_leaves_no_tuner_at_work(tmp_path: Path) -> None:
+    trunk = Config({"lr": Warmup(2, 0.1)}).branch(4, mix="up")
+    space = hippo.Branches(trunk, at=[5], changes={"lr": [0.1]})
+    tuner = hippo.GridSearch(space, metric="slope", mode="max", max_steps=8)
+    with study(tmp_path, executor=hippo.Simulated(workers=1)) as virtual:
+        with pytest.raises(InvalidInput, match="'mix' has no value before step 4"):
+            virtual.tune(tuner, progress=False)
+        runtime = virtual._connection.runtime
+        assert runtime is not None
+        assert not runtime.busy
+        assert virtual.eval(TRUNK, 2)
+
+
 def test_a_trunk_keeps_checkpoints_where_branches_are_likely(tmp_path: Path) -> None:
     with study(tmp_path, executor=hippo.Simulated(workers=1)) as shared:
         shared.trunk(TRUNK).train(40)

@@ -24,11 +24,13 @@ from hippotune import (
     Study,
     TrainerError,
 )
+from hippotune.errors import StoreError
 from hippotune.history.studies import find_study, read_study
 from hippotune.plan.facts import Fact, MetricsRecorded, SpanRecorded, StudyBegan, StudyEnded
 from hippotune.store.catalog import open_store
 from hippotune.tuners.base import TrialGroup, Trials
 from study.walkers import Walker
+from waiting import until
 
 SPACE = {"lr": [0.1, Exponential(0.1, 0.9), MultiStep(0.1, [4], 0.1)], "bs": [16]}
 
@@ -95,6 +97,12 @@ class Explodes(Walker):
         if self.lr < 0.02:
             raise RuntimeError("the gradient exploded")
         super().train()
+
+
+class SaysThatItTrains(Walker):
+    def train(self) -> None:
+        super().train()
+        Path(self.settings["trains"]).touch()
 
 
 class CannotBuild(Walker):
@@ -267,6 +275,15 @@ def test_a_study_that_asks_for_what_the_trainer_cannot_do_ends_alone(tmp_path: P
         assert right.tune(grid(), progress=False).work.steps_found == 8 + 7 + 4
 
 
+def test_a_plan_that_cannot_be_opened_does_not_hold_up_another_one(tmp_path: Path) -> None:
+    wrong = Study("wrong", Walker, home=tmp_path / "home")
+    (tmp_path / "home").touch()  # where a folder is to be
+    with simulated("one", tmp_path) as one, simulated("two", tmp_path) as two:
+        with pytest.raises(StoreError, match="choose another home"):
+            hippo.tune_together([(each, grid()) for each in (one, two, wrong)], progress=False)
+        assert one.tune(grid(), progress=False).work.steps_trained == 8 + 7 + 4
+
+
 def test_one_trial_can_be_asked_for(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         metrics = study.eval({"lr": 0.1, "bs": 16}, 5)
@@ -282,6 +299,21 @@ def test_a_group_can_be_awaited(tmp_path: Path) -> None:
     with study_of(Walker, tmp_path) as study:
         results = asyncio.run(main())
     assert [(result.trial.number, result.step) for result in results] == [(0, 3), (1, 4)]
+
+
+def test_a_group_that_is_cancelled_leaves_the_worker_to_others(tmp_path: Path) -> None:
+    trains = tmp_path / "trains"
+
+    async def main() -> None:
+        task = asyncio.create_task(study.train([({"lr": 0.1, "bs": 16}, 10**9)]))
+        await asyncio.to_thread(until, trains.exists)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    with study_of(SaysThatItTrains, tmp_path, settings={"trains": str(trains)}) as study:
+        asyncio.run(main())
+        assert study.eval({"lr": 0.2, "bs": 16}, 2)
 
 
 def test_several_tuners_one_after_the_other_share_everything(tmp_path: Path) -> None:

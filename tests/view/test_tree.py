@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hippotune.plan import Plan
+from hippotune.plan.plan import Plan
 from hippotune.sequences import Config, Constant, Cosine, MultiStep, Piecewise, Warmup
-from hippotune.stages import StageTree, stage_tree
+from hippotune.stages.tree import StageTree, stage_tree
 from hippotune.view.tree import LINES, Row, Stretch, TreeDrawing, draw, stretches
 
 

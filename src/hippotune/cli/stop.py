@@ -1,4 +1,4 @@
-"""``hippo stop [STUDY]``: stop a study on a server, or the server, or the server."""
+"""``hippo stop [STUDY]``: stop a study on a server, or the server."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def _row(name: str, numbers: Sequence[tuple[int, float]]) -> tuple[str, ...]:
     return name, f"{len(values):,}", short.metric(values[-1]), least, most, sparkline(values)
 
 
-def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """Return numbers as a row of bars, each the mean of those that share its place; a dot is no number."""
-    places = min(len(values), width)
+    places = min(len(values), _WIDTH)
     shares = [values[n * len(values) // places : (n + 1) * len(values) // places] for n in range(places)]
     means = [_mean(share) for share in shares]
     known = [mean for mean in means if mean is not None]

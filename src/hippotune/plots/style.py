@@ -61,10 +61,10 @@ def dress(figure: go.Figure, title: str, remark: str, height: int) -> None:
     figure.update_yaxes(**axes)
 
 
-def hue(fraction: float, lightness: float = 0.72, chroma: float = 0.13) -> str:
+def hue(fraction: float) -> str:
     """Return the colour at a place around the wheel, from 0 to 1; all are equally light and equally vivid."""
     angle = math.radians(25 + 315 * fraction)
-    return _oklab(lightness, chroma * math.cos(angle), chroma * math.sin(angle))
+    return _oklab(0.72, 0.13 * math.cos(angle), 0.13 * math.sin(angle))
 
 
 def shade(fraction: float) -> str:

@@ -148,7 +148,7 @@ class Session:
             case wire.Prove(audits):
                 self._when(partial(loop.proved, audits), wire.Proved)
             case wire.RunDown():
-                self._when(loop.run_down, self._ran_down)
+                self._when(loop.wait_idle_or_tuned, self._ran_down)
 
     def _submit(self, group: wire.Submit) -> None:
         suitable = self._loop.readings.suitable

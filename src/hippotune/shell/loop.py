@@ -85,10 +85,10 @@ class Loop:
         self._expected: set[str] = set()
         self._deliver: dict[int, Deliver] = {}
         self._next_request = 0
-        self._quiet = Waiters()
+        self._idle_waiters = Waiters()
         self._proved = Waiters()
         self._listening: list[Listener] = []
-        self._on_rest: list[Callable[[], None]] = []
+        self._on_idle: list[Callable[[], None]] = []
         self._spans: list[list[SpanRecorded]] = []
         self.slots = SlotDemand(engine, executor, self.handle, lambda: self.tuners > 0)
 
@@ -135,13 +135,13 @@ class Loop:
                 self.handle(Resumed())
                 self._push_time()
 
-    def when_resting(self, call: Callable[[], None]) -> None:
+    def on_idle(self, call: Callable[[], None]) -> None:
         """Call `call` whenever nothing runs and all answers were delivered."""
-        self._on_rest.append(call)
+        self._on_idle.append(call)
 
-    def forget_resting(self, call: Callable[[], None]) -> None:
+    def off_idle(self, call: Callable[[], None]) -> None:
         """Do not tell `call` any more."""
-        self._on_rest.remove(call)
+        self._on_idle.remove(call)
 
     @contextmanager
     def spans(self) -> Iterator[list[SpanRecorded]]:
@@ -162,7 +162,7 @@ class Loop:
         except Exception as error:
             self._break(error)
         if not self.engine.leases:
-            self._tell_quiet()
+            self._tell_idle()
         self._proved.wake()
         self.slots.look_soon()
 
@@ -249,7 +249,7 @@ class Loop:
             for command in later:
                 self._remove(command)
             if not self.log.under_way:
-                self._tell_quiet()
+                self._tell_idle()
 
         self.log.write(facts, self.engine.plan.order, committed)
 
@@ -289,15 +289,15 @@ class Loop:
         """Facts cannot be kept, or do not fit together: nothing more is taken in."""
         self._broken = True
         self._give_up(error)
-        self._tell_quiet()
+        self._tell_idle()
 
     @property
-    def _is_quiet(self) -> bool:
+    def _is_idle(self) -> bool:
         return not self.engine.leases and not self.log.under_way
 
-    async def quiet(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no lease runs, no save is under way and every fact is committed."""
-        while not (self._is_quiet or self._broken):
+        while not (self._is_idle or self._broken):
             await self._ending()
 
     async def proved(self, audits: bool) -> None:
@@ -313,22 +313,22 @@ class Loop:
         finally:
             self.tuner_goes_on()
 
-    async def run_down(self) -> None:
+    async def wait_idle_or_tuned(self) -> None:
         """Wait until what runs has ended and is committed, or until a tuner is at work."""
-        while not (self.tuners or self._is_quiet or self._broken):
+        while not (self.tuners or self._is_idle or self._broken):
             await self._ending()
 
     def _ending(self) -> asyncio.Future[None]:
-        """Return what is done when the loop may have become quiet, and let virtual time go on until then."""
-        future = self._quiet.wait()
+        """Return what is done when the loop may have become idle, and let virtual time go on until then."""
+        future = self._idle_waiters.wait()
         self._push_time()
         return future
 
-    def _tell_quiet(self) -> None:
-        if self._is_quiet:
-            for call in list(self._on_rest):
+    def _tell_idle(self) -> None:
+        if self._is_idle:
+            for call in list(self._on_idle):
                 call()
-        self._quiet.wake()
+        self._idle_waiters.wake()
 
     # Tuners at work, and virtual time.
 
@@ -342,7 +342,7 @@ class Loop:
         self._listening.append(listener)
         if self.error is not None:
             listener.broken(self.error)
-        self._quiet.wake()
+        self._idle_waiters.wake()
 
     def tuner_ends(self, listener: Listener) -> None:
         """A tuner asks for nothing more: what the others wait for may go on. May be called twice."""
@@ -366,7 +366,7 @@ class Loop:
         self._aio.call_soon(self._advance)
 
     def _advance(self) -> None:
-        while (0 < self.tuners == self._waiting and not self._expected) or self._quiet:
+        while (0 < self.tuners == self._waiting and not self._expected) or self._idle_waiters:
             if not self.executor.advance():
                 return
             self._drain()

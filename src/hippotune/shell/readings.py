@@ -20,6 +20,19 @@ class Counters(NamedTuple):
     worker_seconds: float
     proof_work: ProofWork
 
+    def minus(self, others: Counters) -> Counters:
+        """Return what was counted beyond others."""
+        proofs, theirs = self.proof_work, others.proof_work
+        return Counters(
+            self.trained - others.trained,
+            self.worker_seconds - others.worker_seconds,
+            ProofWork(
+                proofs.steps - theirs.steps,
+                proofs.seconds - theirs.seconds,
+                proofs.startup_seconds - theirs.startup_seconds,
+            ),
+        )
+
 
 class Pace(NamedTuple):
     """The seconds of a usual step and of starting from a checkpoint, and the most workers of one trial."""

@@ -158,7 +158,7 @@ class Runtime(LoopThread):
         with self._closing:
             if not self.closed:
                 self.ask(self._halt)
-                self.run(self.loop.quiet())
+                self.run(self.loop.wait_idle())
                 self.close()
 
     def _halt(self) -> None:

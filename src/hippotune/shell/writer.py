@@ -147,13 +147,15 @@ class Writer:
     def _check_outage(self, error: ConnectionLost, seconds: float) -> None:
         """Go on without the database; raise `StoreError` where that has been so for too long."""
         limits, waiting = self._limits, self._handed_over - self._written
-        most = f"{limits.seconds:.0f} s or {limits.facts:,} facts and logged numbers"
+        most = f"{limits.seconds:.0f} s or {limits.facts:,}"
         if seconds >= limits.seconds or waiting > limits.facts:
             raise StoreError(
-                f"{error}. It is waited for up to {most}, and now {waiting:,} could not be written for "
-                f"{seconds:.0f} s: run again when it is back"
+                f"{error}. {waiting:,} facts and logged numbers could not be written for {seconds:.0f} s "
+                f"(the limit is {most}): run again when the database is back"
             ) from error
-        self._note(f"{error}. Training goes on, and what it brings is kept in memory, up to {most}")
+        self._note(
+            f"{error}. Training goes on; results are kept in memory, up to {most} facts and logged numbers"
+        )
 
     def _answer(self, items: list[_Item], error: BaseException | None, written: Written | None) -> None:
         if self.published is not None and written is not None:

@@ -93,7 +93,8 @@ class Samples(Space):
                 yield values
             elif (rejected := rejected + 1) >= MOST_REJECTED:
                 raise InvalidInput(
-                    f"where rejects {MOST_REJECTED} samples in a row; expected a space that it mostly accepts"
+                    f"where= rejected {MOST_REJECTED} samples in a row; expected it to accept most of "
+                    "the space"
                 )
 
     def __eq__(self, other: object) -> bool:

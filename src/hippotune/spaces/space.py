@@ -174,7 +174,7 @@ class Space:
             if self.accepts(values):
                 return values
         raise InvalidInput(
-            f"where rejects {MOST_REJECTED} samples in a row; expected a space that it mostly accepts"
+            f"where= rejected {MOST_REJECTED} samples in a row; expected it to accept most of the space"
         )
 
     def accepts(self, values: Values) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from hippotune.errors import StoreError
+from hippotune.short import plural
 from hippotune.store.database import Database
 from hippotune.store.files import MARK
 from hippotune.store.schema import OPENINGS, PLANS, STORE, begin_log_anew
@@ -63,8 +64,9 @@ class SetAside:
 
     def __str__(self) -> str:
         return (
-            f"the database is older than the checkpoints of this plan: {self.count} that it does not know "
-            f"are kept in {self.folder}. If there is a newer database, put both back; if not, remove them"
+            f"the database is older than this plan's checkpoints: it does not list "
+            f"{plural(self.count, 'checkpoint')}, now kept in {self.folder}. If you have the newer database, "
+            "put both back; otherwise delete that folder"
         )
 
 

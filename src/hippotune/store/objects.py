@@ -84,7 +84,7 @@ class CheckpointObjects(CheckpointStorage):
                 with self._cache.written(temporary, name, write, grown=growing.grow) as checkpoint:
                     growing.grow(checkpoint.bytes)
                     growing.end(is_whole=True)
-                    with self._asking(f"save {name}"):
+                    with _asking(self._url, f"save {name}"):
                         upload.result()
                         self._confirm(checkpoint)
                     os.replace(temporary, self._cache.path(name))
@@ -141,7 +141,7 @@ class CheckpointObjects(CheckpointStorage):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(self._cache.temporary(checkpoint.name))
         try:
-            with self._asking(f"read {checkpoint.name}"), temporary.open("xb") as file:
+            with _asking(self._url, f"read {checkpoint.name}"), temporary.open("xb") as file:
                 size = obstore.head(self._store, key)["size"]
                 fetch = partial(_fetch, self._store, key, size, file.fileno())
                 with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -165,7 +165,7 @@ class CheckpointObjects(CheckpointStorage):
     def _remove(self, keys: list[str]) -> None:
         import obstore
 
-        with suppress(FileNotFoundError), self._asking("remove what is not needed"):
+        with suppress(FileNotFoundError), _asking(self._url, "remove what is not needed"):
             obstore.delete(self._store, keys)
 
     def _trim(self, but: Path | None = None) -> None:
@@ -206,13 +206,12 @@ class CheckpointObjects(CheckpointStorage):
         place = f"{self._folder}{UNKNOWN}{mark}"
         strays = list(self.strays(known))
         for name in () if look_only else strays:
-            with self._asking(f"set {name} aside"):
+            with _asking(self._url, f"set {name} aside"):
                 obstore.rename(self._store, self._key(name), f"{place}/{name}")
         return len(strays), f"{split(self._url)[0]}/{place}"
 
     def _sizes(self) -> dict[str, int]:
-        with self._asking("look at what is there"):
-            found = _listed(self._store, self._folder)
+        found = _listed(self._url, self._store, self._folder)
         return {name: size for name, size in found.items() if _NAME.fullmatch(name)}
 
     # The mark.
@@ -221,7 +220,7 @@ class CheckpointObjects(CheckpointStorage):
         """Read the mark."""
         import obstore
 
-        with suppress(FileNotFoundError), self._asking(f"read {MARK}"):
+        with suppress(FileNotFoundError), _asking(self._url, f"read {MARK}"):
             return bytes(obstore.get(self._store, self._key(MARK)).bytes()).decode()
         return None
 
@@ -230,30 +229,10 @@ class CheckpointObjects(CheckpointStorage):
         import obstore
 
         try:
-            with self._asking(f"write {MARK}"):
+            with _asking(self._url, f"write {MARK}"):
                 obstore.put(self._store, self._key(MARK), text.encode())
         except FileNotFoundError as error:
-            raise self._no_bucket() from error
-
-    def _no_bucket(self) -> StorageUnavailable:
-        return StorageUnavailable(f"{self._url}: there is no such bucket; make it first")
-
-    @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        """Say what was asked of the store where it cannot be done; that nothing is there is passed on."""
-        from obstore.exceptions import BaseError
-
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except (BaseError, PermissionError) as error:
-            if "NoSuchBucket" in str(error):
-                raise self._no_bucket() from error
-            raise StorageUnavailable(
-                f"{self._url}: could not {what}: {_first_line(error)}. Check that the store can be reached "
-                "and that the environment has credentials for reading, writing, listing and deleting there"
-            ) from error
+            raise _no_bucket(self._url) from error
 
 
 class ObjectHome(StorageHome):
@@ -266,7 +245,9 @@ class ObjectHome(StorageHome):
 
     def folders(self) -> list[str]:
         """Return the names of the folders."""
-        return sorted({name.partition("/")[0] for name in _listed(self._store, None) if "/" in name})
+        return sorted(
+            {name.partition("/")[0] for name in _listed(self._url, self._store, None) if "/" in name}
+        )
 
     def of(self, folder: str) -> CheckpointObjects:
         """Return a folder."""
@@ -274,16 +255,17 @@ class ObjectHome(StorageHome):
 
     def size(self, folder: str) -> int:
         """Return how many bytes a folder takes."""
-        return sum(_listed(self._store, folder).values())
+        return sum(_listed(self._url, self._store, folder).values())
 
     def retire(self, folder: str) -> str:
         """Remove all objects of a folder, its mark last: killed on the way, it is known to be left over."""
         import obstore
 
-        names = sorted(_listed(self._store, folder), key=lambda name: name == MARK)
-        if keys := [f"{folder}/{name}" for name in names if name != MARK]:
-            obstore.delete(self._store, keys)
-        obstore.delete(self._store, f"{folder}/{MARK}")
+        keys = [f"{folder}/{name}" for name in _listed(self._url, self._store, folder) if name != MARK]
+        with _asking(self._url, f"remove {folder}"):
+            if keys:
+                obstore.delete(self._store, keys)
+            obstore.delete(self._store, f"{folder}/{MARK}")
         return folder
 
     def remove(self, folder: str) -> None:
@@ -317,13 +299,36 @@ def _in_memory(url: str) -> ObjectStore:
     return MemoryStore()
 
 
-def _listed(store: ObjectStore, folder: str | None) -> dict[str, int]:
+@contextmanager
+def _asking(url: str, what: str) -> Iterator[None]:
+    """Say what was asked of the store where it cannot be done; that nothing is there is passed on."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (BaseError, PermissionError) as error:
+        if "NoSuchBucket" in str(error):
+            raise _no_bucket(url) from error
+        raise StorageUnavailable(
+            f"{url}: could not {what}: {_first_line(error)}. Check that the store can be reached "
+            "and that the environment has credentials for reading, writing, listing and deleting there"
+        ) from error
+
+
+def _no_bucket(url: str) -> StorageUnavailable:
+    return StorageUnavailable(f"{url}: there is no such bucket; make it first")
+
+
+def _listed(url: str, store: ObjectStore, folder: str | None) -> dict[str, int]:
     """Return the names of all objects in a folder, below it, with their sizes."""
     import obstore
 
     skip = 0 if folder is None else len(folder) + 1
-    pages: Any = obstore.list(store, folder, chunk_size=1000)
-    return {meta["path"][skip:]: meta["size"] for page in pages for meta in page}
+    with _asking(url, "look at what is there"):
+        pages: Any = obstore.list(store, folder, chunk_size=1000)
+        return {meta["path"][skip:]: meta["size"] for page in pages for meta in page}
 
 
 def _fetch(store: ObjectStore, key: str, size: int, descriptor: int, start: int) -> None:

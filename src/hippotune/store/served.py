@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from hippotune import portable
 from hippotune.durable import replacing
 from hippotune.errors import StoreError
 from hippotune.store.files import explained
-from hippotune.store.lock import FileLock
+from hippotune.store.lock import FileLock, PlanInUse
 
 _NAME = "server.json"
+_TRIES = 20
+_PAUSE = 0.05
 
 
 class ServedHome:
@@ -22,7 +27,7 @@ class ServedHome:
         self._home = home
         with explained(home):
             home.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(_lock(home), f"the home {home}")
+        self._lock = _locked(home)
         with explained(home):
             (home / _NAME).unlink(missing_ok=True)  # of a server that was killed
 
@@ -35,6 +40,16 @@ class ServedHome:
         """Give the home back."""
         (self._home / _NAME).unlink(missing_ok=True)
         self._lock.release()
+
+
+def _locked(home: Path) -> FileLock:
+    """Lock a home. It is tried again: `served_at` in another process holds the lock for a moment too."""
+    lock = partial(FileLock, _lock(home), f"the home {home}")
+    for _ in range(_TRIES):
+        with suppress(PlanInUse):
+            return lock()
+        time.sleep(_PAUSE)
+    return lock()
 
 
 def served_at(home: Path) -> str | None:
@@ -63,7 +78,8 @@ def refuse_served(home: Path) -> None:
     url = served_at(home)
     if url is not None:
         use = f"at {url}: use it with hippo submit or Study(url={url!r}), or end it with hippo stop"
-        raise StoreError(f"the home {home} belongs to a server {use if url else 'that starts'}")
+        which = use if url else "that is starting: try again in a moment"
+        raise StoreError(f"the home {home} belongs to a server {which}")
 
 
 def _lock(home: Path) -> Path:

@@ -193,7 +193,8 @@ class SqlStore(Store):
         """Return the checkpoints that `read` yields, and those that it refuses."""
         with self._database.reading() as connection:
             accepted = list(self._checkpoints.read(connection))
-        return accepted, [kept for kept in self.checkpoints() if kept not in accepted]
+            refused = set(self._checkpoints.read(connection, checked=False)).difference(accepted)
+        return accepted, sorted(refused, key=lambda kept: kept.position)
 
     def claim(self, files: CheckpointStorage, look_only: bool = False) -> SetAside | None:
         """See that a folder of checkpoints belongs to the plan."""

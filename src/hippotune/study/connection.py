@@ -127,7 +127,7 @@ class Connection:
     @property
     def models(self) -> Models:
         """The trained models of the study."""
-        return Models(self._study)
+        return Models(self._study, self)
 
     def recorded(
         self, runtime: Runtime, tuner: Tuner, limits: Limits, tuning: Tuning

@@ -172,6 +172,6 @@ async def _tune(runtime: Runtime, study: Study, tuner: Tuner, share: bool) -> Co
     loop.require(frozenset({tuner.metric}))
     await Tuning(loop, study.name, share, completion=study._completion).run(tuner)
     hours = loop.executor.now() / 3600
-    await loop.quiet()
+    await loop.wait_idle()
     spent = loop.engine.worker_seconds + loop.engine.proof_work.seconds
     return Cost(loop.engine.trained, spent / 3600, hours)

@@ -42,17 +42,17 @@ class LimitWatch:
             at = None if seconds is None else self._began + seconds
             spend = None if worker_seconds is None else self._spent + worker_seconds
             self._loop.handle(DeadlineSet(self._study, at, spend))
-            self._loop.when_resting(self.rest)
+            self._loop.on_idle(self.check_when_idle)
             self._look()
 
     def stop(self) -> None:
         """Watch no more: the tuner has ended."""
         self._over = True
         if self._limits.any:
-            self._loop.forget_resting(self.rest)
+            self._loop.off_idle(self.check_when_idle)
             self._loop.handle(DeadlineSet(self._study))
 
-    def rest(self) -> None:
+    def check_when_idle(self) -> None:
         """Where nothing runs and too little is left to start anything, there is nothing to wait for."""
         if self._limits.any and self._is_idle():
             obstacle = self._loop.readings.out_of(self._study)
@@ -83,7 +83,7 @@ class LimitWatch:
         elif until_budget <= _MOMENT:
             self._reached("budget")
         else:
-            self.rest()
+            self.check_when_idle()
             least = _PART * (self._loop.readings.pace().step or 0.0)
             wait = min(until_deadline, max(until_budget, least))
             self._loop.alarm(self._loop.readings.now() + wait, self._look)

@@ -21,7 +21,9 @@ from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
+    from hippotune.study.connection import Connection
     from hippotune.study.study import Study
+    from hippotune.study.tuning import Tuning
     from hippotune.trainers.loading import Opener
 
 
@@ -45,6 +47,16 @@ def failed_trial(result: Result) -> TrialFailed:
     )
 
 
+@contextmanager
+def letting_go_on_errors(keeping: Tuning) -> Iterator[None]:
+    """Where the block is left by an error, the checkpoints that it kept are subject to the budget again."""
+    try:
+        yield
+    except BaseException:
+        keeping.let_go()
+        raise
+
+
 def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractContextManager[Any]:
     return open_checkpoints(*place).read(checkpoint)
 
@@ -52,8 +64,9 @@ def _opened(place: tuple[Path, str | None], checkpoint: Checkpoint) -> AbstractC
 class Models:
     """The models of one study."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, connection: Connection) -> None:
         self._study = study
+        self._connection = connection
 
     async def best(self, result: Result, runtime: Runtime) -> Best:
         """Return the best result with its model.
@@ -70,7 +83,7 @@ class Models:
             return without_model
         try:
             held = await self._hold(trial, step, runtime)
-        except TrialFailed:  # it had to be trained again, and that failed: there is no model, but a result
+        except (TrialFailed, CheckpointError):  # it had to be trained again: there is no model, but a result
             return without_model
         held.let_go()
         path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)
@@ -105,7 +118,7 @@ class Models:
         """Keep the checkpoint of a trial after `step` steps, training what is missing, within the block."""
         if self._study.executor.virtual:
             raise HippoError("the study runs in virtual time: there is no trained model to load")
-        held = self._study._connection.run(partial(self._hold, who, step))
+        held = self._connection.run(partial(self._hold, who, step))
         try:
             yield held
         finally:
@@ -121,21 +134,20 @@ class Models:
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
         keeping = self._study._tuning(runtime.loop, keep=True)
-        for _ in range(2):
-            (result,) = await keeping.once(TrialGroup(((who, step),)))
-            who = result.trial
-            if result.failed:
-                keeping.let_go()
-                raise failed_trial(result)
-            node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
-            if await runtime.is_whole(Position(node.id, step)):
-                assert result.metrics is not None
-                return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
-        keeping.let_go()
-        raise CheckpointError(
-            f"the checkpoint at step {step} was damaged right after it was saved: check the disk that holds "
-            f"{runtime.files.where}"
-        )
+        with letting_go_on_errors(keeping):
+            for _ in range(2):
+                (result,) = await keeping.once(TrialGroup(((who, step),)))
+                who = result.trial
+                if result.failed:
+                    raise failed_trial(result)
+                node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
+                if await runtime.is_whole(Position(node.id, step)):
+                    assert result.metrics is not None
+                    return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
+            raise CheckpointError(
+                f"the checkpoint at step {step} was damaged right after it was saved: check the disk that "
+                f"holds {runtime.files.where}"
+            )
 
     def _load_best(self, trial: Trial, step: int, held: Held, bare: bool = False) -> Trainer:
         if not self._study.executor.virtual:

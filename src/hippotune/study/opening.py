@@ -137,8 +137,8 @@ def open_plan(study: StudyOptions, identity: Identity, versions: Mapping[str, st
         key_file = study.home / SECRET_FILE
         which = plural(runtime.refused_checkpoints, "checkpoint")
         warnings.append(
-            f"not used: {which} that this plan's own workers did not write with this version of Hippo "
-            f"(or the key file {key_file} was replaced); the steps that depend on them are trained again"
+            f"{which} cannot be used: not written by this plan's own workers with this version of Hippo, or "
+            f"the key file {key_file} was replaced. The steps that depend on them are trained again"
         )
     if study.width is not None and (narrow := width_refutation(runtime.plan.proofs)) is not None:
         notes.append(narrow.text)

@@ -73,9 +73,9 @@ class PlanLoop(Protocol):
 
     def alarm(self, time: float, call: Callable[[], None]) -> None: ...  # noqa: D102
 
-    def when_resting(self, call: Callable[[], None]) -> None: ...  # noqa: D102
+    def on_idle(self, call: Callable[[], None]) -> None: ...  # noqa: D102
 
-    def forget_resting(self, call: Callable[[], None]) -> None: ...  # noqa: D102
+    def off_idle(self, call: Callable[[], None]) -> None: ...  # noqa: D102
 
     def spans(self) -> AbstractContextManager[list[SpanRecorded]]: ...  # noqa: D102
 
@@ -89,4 +89,4 @@ class PlanLoop(Protocol):
 
     async def proved(self, audits: bool) -> None: ...  # noqa: D102
 
-    async def run_down(self) -> None: ...  # noqa: D102
+    async def wait_idle_or_tuned(self) -> None: ...  # noqa: D102

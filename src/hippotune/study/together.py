@@ -71,8 +71,13 @@ def tune_together(
             _stop_waiting_for(leaders[study.name], study.name)
 
     threads = [threading.Thread(target=run, args=[index], daemon=True) for index in range(1, len(work))]
-    for leader in first.values():
-        _expect(leader, [study.name for study, _ in work if leaders[study.name] is leader])
+    try:
+        for leader in first.values():
+            _expect(leader, [study.name for study, _ in work if leaders[study.name] is leader])
+    except BaseException:  # a plan cannot be opened: those that can be are used by others too
+        for name, leader in leaders.items():
+            _stop_waiting_for(leader, name)
+        raise
     with work[0][0]._connection.ending_in_order():
         try:
             for thread in threads:

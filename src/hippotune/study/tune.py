@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hippotune.plan.plan import unique_steps
+from hippotune.shell.readings import Counters
 from hippotune.shell.runtime import Runtime
 from hippotune.short import plural
 from hippotune.sinks.base import Sink
 from hippotune.study.callbacks import Callback, Callbacks
 from hippotune.study.feeding import Feeds
 from hippotune.study.limits import Limits
-from hippotune.study.plan_loop import PlanLoop
+from hippotune.study.plan_loop import PlanReadings
 from hippotune.study.progress import Progress
 from hippotune.study.ranking import Ranking
 from hippotune.study.report import Report, best_result, trial_reports
@@ -72,7 +73,7 @@ async def _run(
     """Tune, on the engine's thread."""
     loop = runtime.loop
     loop.require(frozenset({tuner.metric}), study.name)
-    before = _Counters(loop)
+    began, before = loop.readings.now(), loop.readings.counters()
     ranking = Ranking(tuner.metric, tuner.mode, study.keep_best)
     tuning = study._tuning(loop, ranking=ranking, limits=limits, heard=callbacks.heard)
     progress.begin(tuning)
@@ -83,13 +84,13 @@ async def _run(
             await tuning.run(tuner)
         best = best_result(tuning.results, tuner.metric, tuner.mode)
         found = None if best is None else await connection.models.best(best, runtime)
-        await loop.run_down()  # what still runs, to the end of its step, is part of the work
+        await loop.wait_idle_or_tuned()  # what still runs, to the end of its step, is part of the work
     return Report(
         study.name,
         tuner.metric,
         tuner.mode,
         trial_reports(tuning.results, tuning.asked),
-        before.work_since(loop, tuning),
+        _work(tuning, loop.readings, began, before),
         found,
         connection.trace(runtime, tuning, spans),
         connection.logged(runtime),
@@ -100,29 +101,22 @@ async def _run(
     )
 
 
-class _Counters:
-    """What the engine had counted at a moment."""
-
-    def __init__(self, loop: PlanLoop) -> None:
-        self._now = loop.readings.now()
-        self._trained, self._seconds, self._proofs = loop.readings.counters()
-
-    def work_since(self, loop: PlanLoop, tuning: Tuning) -> Work:
-        """Return the work of a tuning that began then and ends now."""
-        now = _Counters(loop)
-        unique, trained = unique_steps(tuning.asks()), now._trained - self._trained
-        return Work(
-            steps_requested=sum(tuning.asked.values()),
-            steps_unique=unique,
-            steps_trained=trained,
-            steps_found=max(unique - trained, 0),
-            worker_seconds=now._seconds - self._seconds,
-            wall_seconds=now._now - self._now,
-            workers=loop.readings.workers,
-            proof_steps=now._proofs.steps - self._proofs.steps,
-            proof_seconds=now._proofs.seconds - self._proofs.seconds,
-            proof_startup_seconds=now._proofs.startup_seconds - self._proofs.startup_seconds,
-        )
+def _work(tuning: Tuning, readings: PlanReadings, began: float, before: Counters) -> Work:
+    """Return the work of a tuning that ends now, by the time and the counters when it began."""
+    counted = readings.counters().minus(before)
+    unique = unique_steps(tuning.asks())
+    return Work(
+        steps_requested=sum(tuning.asked.values()),
+        steps_unique=unique,
+        steps_trained=counted.trained,
+        steps_found=max(unique - counted.trained, 0),
+        worker_seconds=counted.worker_seconds,
+        wall_seconds=readings.now() - began,
+        workers=readings.workers,
+        proof_steps=counted.proof_work.steps,
+        proof_seconds=counted.proof_work.seconds,
+        proof_startup_seconds=counted.proof_work.startup_seconds,
+    )
 
 
 def _failures(report: Report) -> list[str]:

@@ -9,7 +9,8 @@ gets the same results in the same order, and decides as before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -99,14 +100,18 @@ class Tuning:
     async def run(self, tuner: Tuner) -> None:
         """Let a tuner tune to its end, or until its time is up; what it leaves open is withdrawn."""
         self._metric = tuner.metric
-        self._loop.tuner_begins(self)
-        self.limits.start()
-        if isinstance(tuner, SpaceTuner):
-            self._begin_branches(tuner.space.branches)
-        try:
+        with self._at_work():
             await self._tune(tuner)
             await self._proved()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Keep the plan open for the tuner, however the block is left."""
+        self._loop.tuner_begins(self)
+        try:
+            yield
         finally:
+            self._withdraw_open()
             self._loop.tuner_ends(self)
 
     def _begin_branches(self, branches: Branches | None) -> None:
@@ -117,27 +122,26 @@ class Tuning:
         self._notes_repeated = branches is not None or bool(self._trunks)
 
     async def _tune(self, tuner: Tuner) -> None:
+        self.limits.start()
         try:
+            if isinstance(tuner, SpaceTuner):
+                self._begin_branches(tuner.space.branches)
             await tuner.run(self)
         except _TimeUp:
             while self._is_ready:  # what came in time counts
                 self._take(self._arrivals.take())
             self.cut = frozenset(trial.number for trial in self._open)
         finally:
-            for trial in list(self._open):
-                self.withdraw(trial)
+            self._withdraw_open()
             self.limits.stop()
             self._loop.has_begun(self.study)
 
     async def once(self, group: TrialGroup) -> list[Result]:
         """Train one group and return its results."""
-        self._loop.tuner_begins(self)
-        try:
+        with self._at_work():
             results = await self.all(self.submit(group))
             await self._proved()
             return results
-        finally:
-            self._loop.tuner_ends(self)
 
     async def _proved(self) -> None:
         """Wait until no result is provisional any more; raise where training turns out not to be exact."""
@@ -220,6 +224,10 @@ class Tuning:
             self._loop.forget_request(number)
             self._loop.handle(RequestWithdrawn(number))
 
+    def _withdraw_open(self) -> None:
+        for trial in list(self._open):
+            self.withdraw(trial)
+
     def defer(self, trials: Iterable[Trial]) -> None:
         """Note trials that were set aside while others of the same state went on."""
         self.deferred |= {trial.number for trial in trials}
@@ -271,8 +279,11 @@ class Tuning:
             wakes = self._wakes = asyncio.get_running_loop().create_future()
             self._loop.has_begun(self.study)
             self._loop.tuner_waits()
-            self.limits.rest()
-            await wakes
+            self.limits.check_when_idle()
+            try:
+                await wakes
+            finally:
+                self._wake()  # where the wait was cancelled
             self._check_time()
 
     def _check_time(self) -> None:
@@ -340,9 +351,10 @@ class Tuning:
         return self._wakes is not None and not self._arrivals
 
     def _wake(self) -> None:
-        if self._wakes is not None and not self._wakes.done():
-            self._wakes.set_result(None)
-            self._wakes = None
+        wakes, self._wakes = self._wakes, None
+        if wakes is not None:
+            if not wakes.done():
+                wakes.set_result(None)
             self._loop.tuner_goes_on()
 
     # What the tuner and others may look at.

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import hippotune as hippo
+from hippotune import tuners
 from hippotune.errors import InvalidInput
 from hippotune.spaces.written import argument_names, read_notation
 from hippotune.tuners.base import Tuner
 
-_TUNERS = {name for name, home in hippo._MODULES.items() if home == "hippotune.tuners"}
+_TUNERS = {
+    name
+    for name in tuners.__all__
+    if isinstance(found := getattr(tuners, name), type) and issubclass(found, Tuner) and found is not Tuner
+}
 
 
 def described_tuner(content: Mapping[str, Any]) -> Tuner:

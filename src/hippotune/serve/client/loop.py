@@ -65,7 +65,7 @@ class RemoteLoop:
         self._not_durable: list[wire.Answered] = []
         self._next_request = 0
         self._listening: list[Listener] = []
-        self._on_rest: list[Callable[[], None]] = []
+        self._on_idle: list[Callable[[], None]] = []
         self._notes_repeated = False
         self._outgoing = Outgoing()
         self._done = 1
@@ -130,13 +130,13 @@ class RemoteLoop:
         """Have something called at a time of the server's clock."""
         self._aio.call_later(max(time - self.readings.now(), 0.0), call)
 
-    def when_resting(self, call: Callable[[], None]) -> None:
+    def on_idle(self, call: Callable[[], None]) -> None:
         """Call `call` whenever nothing runs."""
-        self._on_rest.append(call)
+        self._on_idle.append(call)
 
-    def forget_resting(self, call: Callable[[], None]) -> None:
+    def off_idle(self, call: Callable[[], None]) -> None:
         """Do not tell `call` any more."""
-        self._on_rest.remove(call)
+        self._on_idle.remove(call)
 
     @contextmanager
     def spans(self) -> Iterator[list[SpanRecorded]]:
@@ -179,7 +179,7 @@ class RemoteLoop:
         """Wait until nothing is provisional any more."""
         await self._answered(wire.Prove(audits), wire.Proved)
 
-    async def run_down(self) -> None:
+    async def wait_idle_or_tuned(self) -> None:
         """Wait until what runs has ended, or others are at work."""
         await self._answered(wire.RunDown(), wire.RanDown)
 
@@ -276,7 +276,7 @@ class RemoteLoop:
         if kind == "pulse":
             self.readings.beats(msgspec.json.decode(data, type=wire.Beat))
             if self.readings.is_out:
-                for call in list(self._on_rest):
+                for call in list(self._on_idle):
                     call()
             return
         for item in wire.read_items(data):

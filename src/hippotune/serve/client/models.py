@@ -16,14 +16,13 @@ from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
 from hippotune.shell.loop_thread import PlanClosed
 from hippotune.study.best import Best
-from hippotune.study.models import Models, failed_trial
+from hippotune.study.models import Models, failed_trial, letting_go_on_errors
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
 if TYPE_CHECKING:
     from hippotune.serve.client.connection import RemoteConnection
     from hippotune.shell.runtime import Runtime
-    from hippotune.study.study import Study
     from hippotune.study.tuning import Tuning
     from hippotune.trainers.loading import Opener
 
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 class RemoteModels(Models):
     """The models of one study."""
 
-    def __init__(self, study: Study, connection: RemoteConnection) -> None:
-        super().__init__(study)
-        self._connection = connection
+    _connection: RemoteConnection
 
     async def best(self, result: Result, runtime: Runtime) -> Best:
         """Return the best result. That of one on the way to a step waits until it is loaded."""
@@ -44,12 +41,14 @@ class RemoteModels(Models):
         path = None
         with suppress(TrialFailed):
             keeping, _ = await self._keep(trial, step, runtime)
-            which = WhichModel(trial.config.to_json(), step, keeping.placement.isolation_key(trial))
-            address = f"/plans/{self._connection.remote.key}/located"
-            ask = partial(self._connection.api.call, "POST", address, which, Located)
-            found: Located = await asyncio.to_thread(self._connection.remote.while_open, ask)
+            try:
+                which = WhichModel(trial.config.to_json(), step, keeping.placement.isolation_key(trial))
+                address = f"/plans/{self._connection.remote.key}/located"
+                ask = partial(self._connection.api.call, "POST", address, which, Located)
+                found: Located = await asyncio.to_thread(self._connection.remote.while_open, ask)
+            finally:
+                keeping.let_go()
             path = Path(found.path)
-            keeping.let_go()
         return self.described(trial, step, result.metrics, path)
 
     def described(self, trial: Trial, step: int, metrics: Mapping[str, float], path: Path | None) -> Best:
@@ -114,8 +113,8 @@ class RemoteModels(Models):
     async def _keep(self, who: Config | Trial, step: int, runtime: Runtime) -> tuple[Tuning, Result]:
         """See to it that a trial's state is in a checkpoint, until it is let go."""
         keeping = self._study._tuning(runtime.loop, keep=True)
-        (result,) = await keeping.once(TrialGroup(((who, step),)))
-        if result.failed:
-            keeping.let_go()
-            raise failed_trial(result)
-        return keeping, result
+        with letting_go_on_errors(keeping):
+            (result,) = await keeping.once(TrialGroup(((who, step),)))
+            if result.failed:
+                raise failed_trial(result)
+            return keeping, result

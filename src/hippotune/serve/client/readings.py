@@ -31,14 +31,13 @@ class RemoteReadings:
         self._plan = Plan()
         self._beat: Beat | None = None
         self._at = 0.0
-        self._counters = self._offset = self._base = _ZERO
+        self._counters = self._ahead = _ZERO
         self._spent_ahead = 0.0
         self._left: int | None = None
 
     def renewed(self, beat: Beat) -> None:
         """Another session has begun."""
-        self._offset, self._base = self.counters(), read_counters(beat.counters)
-        self._counters = self._base
+        self._ahead = read_counters(beat.counters).minus(self.counters())
         spent = 0.0 if self._beat is None else self._beat.spent - self._spent_ahead
         self._spent_ahead = beat.spent - spent
         self.beats(beat)
@@ -98,15 +97,7 @@ class RemoteReadings:
 
     def counters(self) -> Counters:
         """Return what was counted, since the first session began."""
-        now, base, before = self._counters, self._base, self._offset
-        proofs = [
-            a - b + c for a, b, c in zip(now.proof_work, base.proof_work, before.proof_work, strict=True)
-        ]
-        return Counters(
-            now.trained - base.trained + before.trained,
-            now.worker_seconds - base.worker_seconds + before.worker_seconds,
-            ProofWork(int(proofs[0]), proofs[1], proofs[2]),
-        )
+        return self._counters.minus(self._ahead)
 
     def pace(self) -> Pace:
         """Return what training takes."""

@@ -60,7 +60,7 @@ class Known:
     arrays: tuple[arrays.Array, ...] = ()
 
 
-def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
+def dumps(value: Any, known: Known, root: Any) -> Pickled:
     """Pickle a graph. What cannot be pickled is named by its way from `root`."""
     owners = known.arrays
     while True:
@@ -72,10 +72,10 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
         except _SharedMemory as shared:  # once more, now that it is known
             owners = (*owners, shared.owner)
         except Refused as refused:
-            raise Unsavable(_named(refused.subject, str(refused), root, name)) from None
+            raise Unsavable(_named(refused.subject, str(refused), root)) from None
         except Exception as error:
             if isinstance(error, RecursionError) or isinstance(error.__context__, RecursionError):
-                ((deepest, _),) = deque(walk.objects(root, name, most=_MOST_OBJECTS), maxlen=1)
+                ((deepest, _),) = deque(walk.objects(root, most=_MOST_OBJECTS), maxlen=1)
                 raise Unsavable(
                     f"{_shortened(deepest)} is nested too deeply to be saved: pickle follows each reference "
                     "from within the one before. Keep long chains of objects in a list"
@@ -85,7 +85,7 @@ def dumps(value: Any, known: Known, root: Any, name: str = "self") -> Pickled:
                 "but not saved, or in every train(), or define state_dict() and load_state_dict()"
             )
             subject = pickler.last
-            raise Unsavable(_named(subject, reason_of(subject) or reason, root, name)) from error
+            raise Unsavable(_named(subject, reason_of(subject) or reason, root)) from error
         else:
             return Pickled(file.getvalue(), pickler.copied_memory())
         finally:
@@ -101,8 +101,8 @@ def loads(pickled: Pickled, resolve: Callable[[Reference], Any]) -> Any:
         return unpickler.load()
 
 
-def _named(subject: Any, reason: str, root: Any, name: str) -> str:
-    path = walk.find(root, lambda value: value is subject, name) or f"something that {name} holds"
+def _named(subject: Any, reason: str, root: Any) -> str:
+    path = walk.find(root, lambda value: value is subject) or "something that self holds"
     return f"{_shortened(path)} ({type(subject).__name__}) {reason}"
 
 

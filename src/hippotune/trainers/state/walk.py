@@ -127,7 +127,6 @@ def short(key: object) -> str:
 
 def objects(
     root: Any,
-    name: str = "self",
     most: int | None = None,
     reduced: bool = True,
     exact: bool = False,
@@ -139,7 +138,7 @@ def objects(
     """
     seen = {id(root)}
     kept = [root]  # what is made on the way must not be freed, or its id would come again
-    waiting = deque([(name, root)])
+    waiting = deque([("self", root)])
     while waiting and (most is None or len(kept) <= most):
         path, value = waiting.popleft()
         yield path, value
@@ -159,9 +158,9 @@ def joined(path: str, text: str) -> str:
     return path if text in (".cell_contents", " (inside)") else path + text
 
 
-def find(root: Any, wanted: Callable[[Any], bool], name: str = "self") -> str | None:
+def find(root: Any, wanted: Callable[[Any], bool]) -> str | None:
     """Return the shortest name of an object that is `wanted`; None where there is none."""
-    return next((path for path, value in objects(root, name) if wanted(value)), None)
+    return next((path for path, value in objects(root) if wanted(value)), None)
 
 
 def is_torch(value: object, name: str) -> bool:
