@@ -20,7 +20,7 @@ def test_what_a_new_session_says_again_is_not_sent_yet() -> None:
     async def restarted() -> None:
         outgoing = await sent()
         assert outgoing.all_sent.is_set()
-        outgoing.restart(tuners=1, waiting=())
+        outgoing.restart(tuners=1, questions=())
         assert not outgoing.all_sent.is_set()
         outgoing.sent(len(await outgoing.batch()))
         assert outgoing.all_sent.is_set()
@@ -32,7 +32,7 @@ def test_a_new_session_with_nothing_to_say_again_has_sent_all() -> None:
     async def restarted() -> None:
         outgoing = Outgoing()
         outgoing.put(wire.Begin())
-        outgoing.restart(tuners=0, waiting=())
+        outgoing.restart(tuners=0, questions=())
         assert not outgoing
         assert outgoing.all_sent.is_set()
 

@@ -71,7 +71,7 @@ class RemoteLoop:
         self._done = 1
         self._committed = -1
         self._after = 0
-        self._waiting: dict[type, asyncio.Future[None]] = {}
+        self._waiting: list[tuple[wire.Prove | wire.RunDown, asyncio.Future[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -177,16 +177,17 @@ class RemoteLoop:
 
     async def proved(self, audits: bool) -> None:
         """Wait until nothing is provisional any more."""
-        await self._answered(wire.Prove(audits), wire.Proved)
+        await self._answered(wire.Prove(audits))
 
     async def run_down(self) -> None:
         """Wait until what runs has ended, or others are at work."""
-        await self._answered(wire.RunDown(), wire.RanDown)
+        await self._answered(wire.RunDown())
 
-    async def _answered(self, message: wire.Message, kind: type) -> None:
+    async def _answered(self, question: wire.Prove | wire.RunDown) -> None:
         if self.error is None:
-            self._waiting[kind] = future = self._aio.create_future()
-            self._outgoing.put(message)
+            future: asyncio.Future[None] = self._aio.create_future()
+            self._waiting.append((question, future))
+            self._outgoing.put(question)
             await future
 
     # The connection.
@@ -232,8 +233,8 @@ class RemoteLoop:
         except HippoError as error:
             self._give_up(error)
             return
-        waiting = [kind for kind, future in self._waiting.items() if not future.done()]
-        self._outgoing.restart(len(self._listening), waiting)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+        self._outgoing.restart(len(self._listening), [question for question, _ in self._waiting])
         self._begin(opened)
 
     async def _send(self) -> None:
@@ -309,9 +310,9 @@ class RemoteLoop:
                 facts = map(decode_fact, proofs)
                 self.proofs = tuple(fact for fact in facts if isinstance(fact, ProofRecorded))
                 self.readings.counted(counters)
-                self._settle(wire.RanDown)
+                self._settle(wire.RunDown)
             case wire.Proved():
-                self._settle(wire.Proved)
+                self._settle(wire.Prove)
 
     def _tell(self, item: wire.Answered) -> None:
         if item.final:
@@ -328,17 +329,21 @@ class RemoteLoop:
         deliver(item.made())
 
     def _settle(self, kind: type) -> None:
-        future = self._waiting.pop(kind, None)
-        if future is not None and not future.done():
-            future.set_result(None)
+        """The first question of a kind is answered; who asked it may wait no more."""
+        for index, (question, future) in enumerate(self._waiting):
+            if isinstance(question, kind):
+                del self._waiting[index]
+                if not future.done():
+                    future.set_result(None)
+                return
 
     def _give_up(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
             for listener in list(self._listening):
                 listener.broken(error)
-            for kind in list(self._waiting):
-                self._settle(kind)
+            while self._waiting:
+                self._settle(object)
 
     async def close(self) -> None:
         """End the session, when all that was said is sent."""

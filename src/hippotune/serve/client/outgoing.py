@@ -29,9 +29,9 @@ class Outgoing:
         self.all_sent.clear()
         self._has_news.set()
 
-    def restart(self, tuners: int, waiting: Iterable[type]) -> None:
-        """Say again, in a new session, what is still so: tuners are at work, and wait for these items."""
-        self._messages = self.said.again(tuners, waiting)
+    def restart(self, tuners: int, questions: Iterable[wire.Message]) -> None:
+        """Say again, in a new session, what is still so: tuners are at work, and have open questions."""
+        self._messages = self.said.again(tuners, questions)
         self.first = 1
         groups = [number for number, each in enumerate(self._messages, 1) if isinstance(each, wire.Submit)]
         self.last_group = groups[-1] if groups else 0

@@ -66,7 +66,6 @@ class Said:
         self._requests: dict[int, wire.Ask] = {}
         self._limit: wire.Limit | None = None
         self._rank: wire.Rank | None = None
-        self._audits = False
         self._tune: wire.Tune | None = None
 
     def add(self, message: wire.Message) -> None:
@@ -92,8 +91,6 @@ class Said:
                 self._tune = None
             case wire.Begun():
                 self.has_begun = True
-            case wire.Prove(audits):
-                self._audits = audits
             case _:
                 pass
 
@@ -103,8 +100,8 @@ class Said:
         if ask is not None and not ask.keep:
             del self._requests[request]
 
-    def again(self, tuners: int, waiting: Iterable[type]) -> list[wire.Message]:
-        """Return what is to be said to a server that knows nothing."""
+    def again(self, tuners: int, questions: Iterable[wire.Message]) -> list[wire.Message]:
+        """Return what is to be said to a server that knows nothing; `questions` wait for their answers."""
         said: list[wire.Message] = [wire.Begin()] * tuners
         if self._tune is not None:
             said.append(self._tune)
@@ -115,6 +112,4 @@ class Said:
         said += _submissions(list(self._requests.values()))
         if self.has_begun:
             said.append(wire.Begun())
-        for kind in waiting:
-            said.append(wire.Prove(self._audits) if kind is wire.Proved else wire.RunDown())
-        return said
+        return [*said, *questions]
