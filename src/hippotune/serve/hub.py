@@ -159,7 +159,8 @@ class Hub:
         opened = open_plan(options, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
         feed = Outbox(self._aio, runtime.store.last_number)
-        plan = ServedPlan(identity, runtime, parcel, definition, feed, opened.notes)
+        plan = ServedPlan(identity, runtime, parcel, definition, feed)
+        plan.notes.extend(opened.notes)
         runtime.notes = SessionNotes(plan.noted)
         runtime.start()
         runtime.ask(lambda: runtime.loop.log.follow(plan.publish))

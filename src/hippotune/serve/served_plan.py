@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Parcel
@@ -20,7 +21,8 @@ from hippotune.serve.inbox import Inbox
 from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.session import Session
-from hippotune.shell.notes import Notes
+from hippotune.shell.loop_thread import PlanClosed
+from hippotune.shell.notes import REMEMBERED, Notes
 from hippotune.shell.runtime import Runtime
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ class ServedPlan:
     parcel: Parcel
     definition: Definition
     feed: Outbox
-    notes: list[str]
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     code: set[str | None] = field(default_factory=set)
     sessions: dict[str, Session] = field(default_factory=dict)
     idle_since: float = field(default_factory=time.monotonic)
@@ -79,7 +81,17 @@ class ServedPlan:
         async def asked() -> T:
             return question()
 
-        return await asyncio.wrap_future(self.runtime.spawn(asked()))
+        return await self._on_engine(asked())
+
+    async def _on_engine(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's thread. Raises `PlanClosed` where that ends meanwhile."""
+        try:
+            return await asyncio.wrap_future(self.runtime.spawn(coroutine))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # it is the caller that is cancelled
+                raise
+            raise PlanClosed("the plan was closed meanwhile") from None
 
     # Sessions.
 
@@ -106,8 +118,11 @@ class ServedPlan:
         self.sessions.pop(session.id, None)
         self.idle_since = time.monotonic()
         if not self.runtime.closed:
-            await self.ask(session.end)
-            await asyncio.wrap_future(self.runtime.spawn(self.runtime.loop.log.durable()))
+            await self.ask(partial(self._end, session))
+            await self._on_engine(self.runtime.loop.log.durable())
+
+    def _end(self, session: Session) -> None:
+        session.end(is_last=all(each.study != session.study for each in list(self.sessions.values())))
 
     async def stop_study(self, study: str, user: str, by: str) -> None:
         """End the sessions of a study that was stopped, and have the log say so."""

@@ -270,8 +270,11 @@ class Session:
             self._counting_took = self._counted_at - now
         return beat_of(self._loop.readings, self.study, pulse, self._steps)
 
-    def end(self) -> None:
-        """Handle what was taken in, and ask for nothing more. May be called twice."""
+    def end(self, is_last: bool) -> None:
+        """Handle what was taken in, and ask for nothing more. May be called twice.
+
+        What the study requires and protects goes with the last of its sessions.
+        """
         if self._is_over:
             return
         while self.handle_next():
@@ -280,8 +283,10 @@ class Session:
         for request in list(self._requests):
             self._withdraw(request)
         self._widen(None)
-        self._loop.handle(events.DeadlineSet(self.study))
-        self._loop.handle(events.StudyClosed(self.study))
+        if self.has_limits:
+            self._loop.handle(events.DeadlineSet(self.study))
+        if is_last:
+            self._loop.handle(events.StudyClosed(self.study))
         self._loop.has_begun(self.study)
         for task in self._tasks:
             task.cancel()
