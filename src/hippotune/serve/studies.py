@@ -34,7 +34,10 @@ from hippotune.serve.records import Ended, Records, State, StudyRecord
 from hippotune.serve.tokens import Tokens
 from hippotune.study.limits import Limits
 
+# A process that ends so often in a row is not started again; one that ran for long begins another row.
 _MOST_STARTS = 3
+_LONG_SECONDS = 600.0
+_PAUSE_SECONDS = 1.0
 _LAST_LINES = 20
 # What a study spends is written down when it has spent this part of its budget again.
 _PART_OF_BUDGET = 0.01
@@ -48,6 +51,7 @@ class Live:
         self.outbox = Outbox(aio)
         self.snapshot: bytes = b""
         self.process: Kept | None = None
+        self.is_over = threading.Event()
         self.spent_before = record.spent
 
     @property
@@ -56,7 +60,8 @@ class Live:
         return self.record.state == "running"
 
     def end_process(self) -> None:
-        """Have the process of its tuner end, where there is one."""
+        """Have the process of its tuner end, where there is one, and no other begin."""
+        self.is_over.set()
         if (process := self.process) is not None:
             with suppress(OSError):
                 process.send_signal(signal.SIGTERM)
@@ -89,7 +94,6 @@ class Studies:
         self._certificate = certificate
         self._studies: dict[str, Live] = {}
         self._lock = threading.RLock()
-        self._is_closing = False
         self._aio: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
@@ -197,7 +201,6 @@ class Studies:
 
     def close(self) -> None:
         """End all tuner processes; their studies go on with the next server."""
-        self._is_closing = True
         for live in list(self._studies.values()):
             live.end_process()
             live.outbox.close()
@@ -209,15 +212,16 @@ class Studies:
         threading.Thread(target=self._tend, args=[live], name="tuner", daemon=True).start()
 
     def _tend(self, live: Live) -> None:
-        said = ""
-        for attempt in range(_MOST_STARTS):
+        said, starts = "", 0
+        while starts < _MOST_STARTS:
+            began = time.monotonic()
             try:
                 said = self._run(live)
             except (HippoError, OSError) as error:  # no memory, or no room for a file
                 said = str(error)
-            if not live.is_running or self._is_closing:
+            starts = 1 if time.monotonic() - began >= _LONG_SECONDS else starts + 1
+            if not live.is_running or live.is_over.wait(starts * _PAUSE_SECONDS):
                 return
-            time.sleep(attempt + 1)
         failure = Failure("HippoError", f"the tuner's process ended {_MOST_STARTS} times in a row:\n{said}")
         with suppress(NotHere):
             self.end(live.record.name, Ended(failure))
@@ -245,6 +249,8 @@ class Studies:
                 log,
                 self._worker_user,
             )
+            if live.is_over.is_set():  # since before there was a process to end
+                live.end_process()
             try:
                 process.wait()
             finally:
