@@ -14,6 +14,8 @@ from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission
 from hippotune.serve.messages import ConfigJson, Failure, Number
 
+MOST_NOTES = 1000
+"""How many texts for people a request may bring."""
 _LEAST = 0.01
 _MOST_CHARACTERS = 230
 State = Literal["running", "ended", "failed", "stopped"]

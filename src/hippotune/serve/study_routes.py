@@ -19,7 +19,7 @@ from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
 from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.messages import encode
-from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
+from hippotune.serve.records import MOST_NOTES, Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
 from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
 from hippotune.serve.studies import Live, Studies, owned
@@ -32,7 +32,7 @@ class Going(Struct, forbid_unknown_fields=True):
     """What a tuner's process has to tell: how it goes, texts for people, and worker-seconds spent."""
 
     snapshot: msgspec.Raw = msgspec.Raw()
-    notes: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+    notes: Annotated[tuple[str, ...], Meta(max_length=MOST_NOTES)] = ()
     spent: Annotated[float, Meta(ge=0)] = 0.0
 
 
