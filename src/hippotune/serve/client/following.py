@@ -55,9 +55,12 @@ def tune_there(
         return f"left; study {study.name!r} goes on at {api.url}: {again}"
 
     with ending_in_order(left), open_view(show) as view:
+        connection.notes.clear()  # those of the plan: the tuner's process tells them
         send_study(study, tuner, limits=limits)
         was_sent = True
-        connection.notes.clear()  # the tuner's process tells them
+        for text in connection.notes:
+            view.note(text)
+        connection.notes.clear()
         feeds = _feeds(study, connection, sinks)
         with feeds.fed():
             record = follow(api, study.name, view)
