@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hippotune import Config
+from hippotune.errors import InvalidInput
 from hippotune.page.feed import Feed
 from hippotune.plan.facts import Fact, RequestMade
 from hippotune.plan.node import Node
@@ -137,6 +138,21 @@ def test_a_plan_that_was_begun_anew_is_told_anew() -> None:
         snapshot = await read(feed)
         assert (snapshot["incarnation"], snapshot["number"]) == ("second", 2)
         assert snapshot["columns"]["trials"]["number"] == [0]
+        await feed.close()
+
+    run(test())
+
+
+def test_a_row_that_is_no_trial_s_is_refused() -> None:
+    async def test() -> None:
+        source = Growing()
+        source.grow()
+        feed = Feed(source)
+        await feed.snapshot()
+        assert feed.trial(0) == ("one", 0, Config({"lr": 1.0}))
+        for row in (-1, 1):
+            with pytest.raises(InvalidInput, match=f"no trial in row {row}"):
+                feed.trial(row)
         await feed.close()
 
     run(test())

@@ -56,10 +56,9 @@ class Feed:
 
     def trial(self, row: int) -> tuple[str, int, Config]:
         """Return a trial by its row: its study, its number and its config."""
-        try:
-            return self._columns.asked[row]
-        except IndexError:
-            raise InvalidInput(f"there is no trial in row {row}; expected one that the page shows") from None
+        if not 0 <= row < len(self._columns.asked):
+            raise InvalidInput(f"there is no trial in row {row}; expected one that the page shows")
+        return self._columns.asked[row]
 
     async def detail(self, row: int) -> dict[str, Any]:
         """Return what a trial's training has logged and printed."""
