@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Iterator
 from typing import cast
 
@@ -10,7 +11,9 @@ import pytest
 
 from hippotune import Config, Study
 from hippotune.engine.state import State
+from hippotune.errors import StoreError
 from hippotune.protocol import events
+from hippotune.serve.app import repeated
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.runtime import RemoteRuntime
 from hippotune.serve.definition import PlanOpened
@@ -77,6 +80,29 @@ def test_a_new_client_is_told_the_last_notes_of_a_plan_and_not_all(server: Runni
         assert isinstance(connection, RemoteConnection)
         told: PlanOpened = connection.api.call("POST", "/plans", connection.definition, PlanOpened)
     assert list(told.notes) == [f"note {number}" for number in range(REMEMBERED, 2 * REMEMBERED)]
+
+
+def test_what_a_server_does_now_and_then_goes_on_after_it_failed(caplog: pytest.LogCaptureFixture) -> None:
+    errors = [StoreError("the disk is full"), PlanClosed("closed"), concurrent.futures.CancelledError()]
+    done = asyncio.Event()
+
+    def fail() -> None:
+        raise errors.pop()
+
+    async def work() -> None:
+        if errors:
+            await asyncio.to_thread(fail)
+        done.set()
+
+    async def main() -> None:
+        job = asyncio.create_task(repeated(0.0, work))
+        await asyncio.wait_for(done.wait(), SECONDS)
+        job.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await job
+
+    asyncio.run(main())
+    assert len([record for record in caplog.records if record.exc_info]) == 3
 
 
 def test_a_question_to_a_plan_that_is_closed_meanwhile_is_refused_in_words(server: Running) -> None:

@@ -45,6 +45,7 @@ class HomePlans:
         self._stop = stop
         self._check = check
         self._feeds: dict[str, Feed] = {}
+        self._wanted: set[str] = set()
 
     @cached_property
     def _catalog(self) -> Catalog:
@@ -52,6 +53,7 @@ class HomePlans:
 
     async def feed(self, plan: str) -> Feed | None:
         """Return the feed of a plan, by its digest."""
+        self._wanted.add(plan)
         if plan not in self._feeds:
             info = await asyncio.to_thread(self._find, plan)
             if info is None:
@@ -74,6 +76,14 @@ class HomePlans:
         if runtime is None or feed is None:
             return None
         return PlanActions(runtime, feed, self._stop, self._check)
+
+    async def close_unused(self) -> None:
+        """Forget plans that have no followers, and were not asked for since this was last called."""
+        for plan, feed in list(self._feeds.items()):
+            if not feed.followers and plan not in self._wanted:
+                del self._feeds[plan]
+                await feed.close()
+        self._wanted.clear()
 
     async def close(self) -> None:
         """Let all followers go, and the store."""

@@ -21,7 +21,7 @@ from hippotune.serve.inbox import Inbox
 from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.session import Session
-from hippotune.shell.loop_thread import PlanClosed
+from hippotune.shell.loop_thread import PlanClosed, is_being_cancelled
 from hippotune.shell.notes import REMEMBERED, Notes
 from hippotune.shell.runtime import Runtime
 
@@ -88,8 +88,7 @@ class ServedPlan:
         try:
             return await asyncio.wrap_future(self.runtime.spawn(coroutine))
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # it is the caller that is cancelled
+            if is_being_cancelled():
                 raise
             raise PlanClosed("the plan was closed meanwhile") from None
 
