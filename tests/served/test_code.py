@@ -22,7 +22,7 @@ from hippotune.executors.local import fork_server
 from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.code import bundle
-from hippotune.serve.definition import Code, Definition, Submission, Tuned, differences
+from hippotune.serve.definition import Code, Definition, Submission, TunerSpec, differences
 from hippotune.tuners.base import Trials
 from served.serving import serving
 
@@ -194,7 +194,7 @@ def test_tuners_that_look_alike_are_told_apart_by_what_they_have(
     one: object, same: object, other: object
 ) -> None:
     def submitted(hidden: object) -> Submission:
-        tuned = Tuned("loss", "min", parts_of_object(Quiet(hidden)))
+        tuned = TunerSpec("loss", "min", parts_of_object(Quiet(hidden)))
         return Submission(Definition("test", Code("entry", "Walker")), tuned)
 
     assert differences(submitted(one), submitted(same or one)) == []
@@ -203,7 +203,7 @@ def test_tuners_that_look_alike_are_told_apart_by_what_they_have(
 
 def test_tuners_that_say_nothing_of_their_parts_are_told_apart_by_their_files() -> None:
     one, other = (
-        Submission(Definition("test", Code("entry", "Walker")), Tuned("loss", "min", digest=digit * 64))
+        Submission(Definition("test", Code("entry", "Walker")), TunerSpec("loss", "min", digest=digit * 64))
         for digit in "01"
     )
     assert differences(one, one) == []

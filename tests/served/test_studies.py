@@ -15,14 +15,14 @@ from hippotune.errors import HippoError
 from hippotune.serve import studies
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.waiting import ServerLost
-from hippotune.serve.definition import Code, Definition, Submission, Tuned
+from hippotune.serve.definition import Code, Definition, Submission, TunerSpec
 from hippotune.serve.records import MOST_NOTES
 from hippotune.serve.studies import Studies
 from hippotune.serve.tokens import Tokens
 from hippotune.serve.tuner import PostedView
 from waiting import until
 
-SUBMISSION = Submission(Definition("x", Code("entry", "a.B", "a:B")), Tuned("loss", "min", described={}))
+SUBMISSION = Submission(Definition("x", Code("entry", "a.B", "a:B")), TunerSpec("loss", "min", described={}))
 
 
 class Ending:

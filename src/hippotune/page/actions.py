@@ -11,7 +11,7 @@ from typing import Any
 
 from hippotune import short
 from hippotune.errors import InvalidInput
-from hippotune.page.feed import Feed
+from hippotune.page.feed import PageFeed
 from hippotune.page.login import Visitor
 from hippotune.plan.facts import Action, CheckpointPinned, Position, TrialStopped
 from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request
@@ -27,7 +27,7 @@ Stop = Callable[[str, str], Awaitable[None]]
 class PlanActions:
     """Acts on one plan. `check` raises where a visitor may not act for a study."""
 
-    def __init__(self, runtime: Runtime, feed: Feed, stop: Stop, check: Check = lambda *_: None) -> None:
+    def __init__(self, runtime: Runtime, feed: PageFeed, stop: Stop, check: Check = lambda *_: None) -> None:
         self._runtime = runtime
         self._feed = feed
         self._stop = stop

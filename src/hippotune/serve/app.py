@@ -188,15 +188,15 @@ async def repeated(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]
 def document_of_all() -> dict[str, Any]:
     """Return the OpenAPI document, without serving anything."""
     from hippotune.serve.blobs import Blobs
-    from hippotune.serve.guard import Limits
-    from hippotune.serve.hub import Place
+    from hippotune.serve.guard import UserLimits
+    from hippotune.serve.hub import ServerSetup
     from hippotune.serve.probing import Probes
     from hippotune.serve.tokens import Tokens
 
     health, tokens = Health(), Tokens()
     blobs = Blobs(Path(), allow_code=False)
-    guard = Guard(tokens, health, (), Limits())
-    hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
+    guard = Guard(tokens, health, (), UserLimits())
+    hub = Hub(ServerSetup(Path(), None, NotImplemented), blobs, Probes(dict))
     studies = Studies(Path(), blobs, hub.identify, tokens, dict, str)
     pages = Pages(hub, studies, ())
     return document(Application(hub, studies, pages, guard, health, lambda: None).table)

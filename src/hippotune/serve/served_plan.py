@@ -20,7 +20,7 @@ from hippotune.serve.definition import Definition
 from hippotune.serve.inbox import Inbox
 from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
-from hippotune.serve.session import Session
+from hippotune.serve.session import TunerSession
 from hippotune.shell.loop_thread import PlanClosed, is_being_cancelled
 from hippotune.shell.notes import REMEMBERED, Notes
 from hippotune.shell.runtime import Runtime
@@ -42,7 +42,7 @@ class ServedPlan:
     feed: Outbox
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     code: set[str | None] = field(default_factory=set)
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, TunerSession] = field(default_factory=dict)
     idle_since: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class ServedPlan:
                 if others:
                     raise InvalidInput(f"study {study!r} belongs to {min(others)}: give yours another name")
                 self.runtime.loop.handle(OwnerSet(study, user))
-                self.sessions[id] = Session(id, study, user, self.runtime, self.inbox, outbox)
+                self.sessions[id] = TunerSession(id, study, user, self.runtime, self.inbox, outbox)
             session = self.sessions[id]
             if session.user != user:
                 raise InvalidInput(f"session {id} belongs to another user")
@@ -112,7 +112,7 @@ class ServedPlan:
 
         return await self.ask(begun)
 
-    async def end_session(self, session: Session) -> None:
+    async def end_session(self, session: TunerSession) -> None:
         """End a session: what it left open is withdrawn, and what it said is durable."""
         self.sessions.pop(session.id, None)
         self.idle_since = time.monotonic()
@@ -120,7 +120,7 @@ class ServedPlan:
             await self.ask(partial(self._end, session))
             await self._on_engine(self.runtime.loop.log.durable())
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: TunerSession) -> None:
         session.end(is_last=all(each.study != session.study for each in list(self.sessions.values())))
 
     async def stop_study(self, study: str, user: str, by: str) -> None:

@@ -22,7 +22,7 @@ from hippotune.serve.messages import encode
 from hippotune.serve.records import MOST_NOTES, Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
 from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
-from hippotune.serve.studies import Live, Studies, owned
+from hippotune.serve.studies import Studies, TunedStudy, owned
 
 _END_BYTES = 256 << 20
 _ALL = "/studies"
@@ -159,7 +159,7 @@ class StudyRoutes:
         await asyncio.to_thread(self._studies.end, live.record.name, end)
         return Response(status_code=204)
 
-    def _own(self, request: Request) -> Live:
+    def _own(self, request: Request) -> TunedStudy:
         live, user = self._studies.get(_name(request)), request.state.user
         if not owned(live.record, user.name) and not user.may("admin"):
             raise Refused(403, f"the study belongs to {live.record.user}")

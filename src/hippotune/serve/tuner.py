@@ -26,7 +26,7 @@ from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.following import address
 from hippotune.serve.client.waiting import ServerLost
 from hippotune.serve.definition import Submission
-from hippotune.serve.messages import Failure
+from hippotune.serve.messages import ErrorBody
 from hippotune.serve.records import MOST_NOTES, Ended
 from hippotune.serve.reports import ended_of
 from hippotune.study.limits import Limits
@@ -125,9 +125,9 @@ def run(submission: Submission, trainer: type[Trainer], tuner: Tuner, limits: Li
         report = tune(study, tuner, limits, view)
         return ended_of(report, connection.remote.key, connection.remote.first_fact)
     except HippoError as error:
-        return Ended(Failure.of(error))
+        return Ended(ErrorBody.of(error))
     except Exception as error:
-        return Ended(Failure("HippoError", f"the tuner failed:\n{describe(error)}"))
+        return Ended(ErrorBody("HippoError", f"the tuner failed:\n{describe(error)}"))
     finally:
         study.close()
 
@@ -146,9 +146,9 @@ def main() -> None:
             tuner = pickle.loads(content)
         end = run(submission, trainer, tuner, limits, api)
     except HippoError as error:
-        end = Ended(Failure.of(error))
+        end = Ended(ErrorBody.of(error))
     except Exception as error:
-        end = Ended(Failure("HippoError", f"the tuner cannot be loaded:\n{describe(error)}"))
+        end = Ended(ErrorBody("HippoError", f"the tuner cannot be loaded:\n{describe(error)}"))
     api.call("POST", f"{address(submission.definition.study)}/end", end)
 
 
