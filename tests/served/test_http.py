@@ -181,6 +181,8 @@ def test_other_hosts_and_origins_are_refused(guarded: Running) -> None:
         ({"origin": guarded.url}, 200),
     ):
         assert ask(guarded, "GET", "/plans", "reader", headers=headers).status_code == status
+    refusal = ask(guarded, "GET", "/plans", "reader", headers={"host": "evil.example"}).json()["text"]
+    assert "start it with --allow-host evil.example" in refusal
     assert "access-control-allow-origin" not in ask(guarded, "GET", "/plans", "reader").headers
 
 
