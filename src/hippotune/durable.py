@@ -7,9 +7,11 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
+
+from hippotune import portable
 
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP})
 
@@ -38,6 +40,23 @@ def replacing(target: Path, temporary_name: str | None = None) -> Iterator[Path]
         sync(target.absolute().parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def make_once(path: Path, content: bytes) -> None:
+    """Put a file there for its owner only, whole from the first moment on; one that is there stays."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        if portable.user() is not None:
+            os.fchmod(descriptor, 0o600)
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+        with suppress(FileExistsError, FileNotFoundError):  # another process has made one meanwhile
+            os.link(temporary, path)
+    finally:
+        os.close(descriptor)
+        temporary.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def sync(path: str | Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from hippotune import Config
-from hippotune.page.feed import Feed
+from hippotune.errors import InvalidInput
+from hippotune.page.feed import PageFeed
 from hippotune.plan.facts import Fact, RequestMade
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
@@ -50,12 +51,12 @@ class Growing:
 class Follower:
     """Reads a stream in the background."""
 
-    def __init__(self, feed: Feed, after: str) -> None:
+    def __init__(self, feed: PageFeed, after: str) -> None:
         self.events: list[tuple[str, Any]] = []
         self.grown = asyncio.Event()
         self.task = asyncio.create_task(self._read(feed, after))
 
-    async def _read(self, feed: Feed, after: str) -> None:
+    async def _read(self, feed: PageFeed, after: str) -> None:
         async for message in feed.follow(after):
             fields = dict(line.split(": ", 1) for line in message.decode().splitlines() if ": " in line)
             if "event" in fields:
@@ -73,7 +74,7 @@ class Follower:
         return [(said["after"], said["number"]) for kind, said in self.events if kind == "delta"]
 
 
-async def read(feed: Feed) -> dict[str, Any]:
+async def read(feed: PageFeed) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(gzip.decompress(await feed.snapshot()))
     return said
 
@@ -86,7 +87,7 @@ def test_a_snapshot_is_gone_on_with_from_where_it_ends() -> None:
     async def test() -> None:
         source = Growing()
         source.grow()
-        feed = Feed(source, every=0.01)
+        feed = PageFeed(source, every=0.01)
         snapshot = await read(feed)
         assert (snapshot["number"], snapshot["incarnation"]) == (2, "first")
         followers = [Follower(feed, "first:2") for _ in range(3)]
@@ -112,7 +113,7 @@ def test_a_place_that_is_not_known_any_more_needs_a_new_snapshot() -> None:
     async def test() -> None:
         source = Growing()
         source.grow()
-        feed = Feed(source, every=0.01)
+        feed = PageFeed(source, every=0.01)
         for place in ("second:2", "first:1", "first:99", "nonsense", ""):
             follower = Follower(feed, place)
             await follower.task
@@ -126,7 +127,7 @@ def test_a_plan_that_was_begun_anew_is_told_anew() -> None:
     async def test() -> None:
         source = Growing()
         source.grow()
-        feed = Feed(source, every=0.01)
+        feed = PageFeed(source, every=0.01)
         await feed.snapshot()
         follower = Follower(feed, "first:2")
         source.id, source.log, source._plan = "second", [], Plan()
@@ -137,6 +138,21 @@ def test_a_plan_that_was_begun_anew_is_told_anew() -> None:
         snapshot = await read(feed)
         assert (snapshot["incarnation"], snapshot["number"]) == ("second", 2)
         assert snapshot["columns"]["trials"]["number"] == [0]
+        await feed.close()
+
+    run(test())
+
+
+def test_a_row_that_is_no_trial_s_is_refused() -> None:
+    async def test() -> None:
+        source = Growing()
+        source.grow()
+        feed = PageFeed(source)
+        await feed.snapshot()
+        assert feed.trial(0) == ("one", 0, Config({"lr": 1.0}))
+        for row in (-1, 1):
+            with pytest.raises(InvalidInput, match=f"no trial in row {row}"):
+                feed.trial(row)
         await feed.close()
 
     run(test())
@@ -161,7 +177,7 @@ def test_a_feed_that_is_closed_while_its_plan_answers_ends(turns: int) -> None:
     async def test() -> None:
         source = Blocking()
         source.grow()
-        feed = Feed(source, every=0.0)
+        feed = PageFeed(source, every=0.0)
         await feed.snapshot()
         follower = Follower(feed, "first:2")
         await asyncio.to_thread(source.asked.wait)
@@ -183,7 +199,7 @@ def test_one_who_does_not_read_is_let_go_and_holds_nobody_up() -> None:
     async def test() -> None:
         source = Growing()
         source.grow()
-        feed = Feed(source, every=0.0)
+        feed = PageFeed(source, every=0.0)
         await feed.snapshot()
         stuck = feed.follow("first:2")
         follower = Follower(feed, "first:2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,35 @@ def test_sessions_outlive_the_server_and_cannot_be_forged(tmp_path: Path) -> Non
     for forged in ("", "x", f"{text}x.{signature}", f"{text}.{signature[:-1]}0g"):
         assert after.visitor({"hippo_page": forged}) is None
     assert Logins(lambda: b"another").visitor(cookies) is None
+
+
+def test_a_cookie_or_a_token_of_any_characters_is_not_believed() -> None:
+    logins = Logins(lambda: b"key")
+    assert logins.visitor({"hippo_page": "Zürich.Zürich"}) is None
+    assert not logins.is_own({}, {"x-hippo-token": "Zürich"})
+
+
+def test_a_key_is_whole_or_not_there_whoever_else_makes_one_or_is_killed_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = secrets.token_bytes
+
+    def killed(_: int) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(secrets, "token_bytes", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept_key(tmp_path)
+    others: list[bytes] = []
+
+    def while_another_comes(size: int) -> bytes:
+        monkeypatch.setattr(secrets, "token_bytes", draw)
+        others.append(kept_key(tmp_path))
+        return draw(size)
+
+    monkeypatch.setattr(secrets, "token_bytes", while_another_comes)
+    assert [kept_key(tmp_path)] == others
+    assert [path.name for path in tmp_path.iterdir()] == ["page.key"]
 
 
 def test_a_key_that_is_no_key_is_not_used(tmp_path: Path) -> None:

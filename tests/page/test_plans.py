@@ -68,4 +68,11 @@ async def looked_at(app: Any, plans: HomePlans, logins: Logins, keys: dict[str, 
         while b"event: pulse" not in heard:
             heard += await anext(stream)
         assert json.loads(heard.split(b"data: ")[-1])["leases"] == []
+        left = await plans.feed(keys["one"])
+        await plans.close_unused()
+        assert await plans.feed(keys["one"]) is left
+        for _ in range(2):
+            await plans.close_unused()
+        assert await plans.feed(keys["one"]) is not left, "nobody has looked at it for long"
+        assert await plans.feed(keys["two"]) is feed, "it is followed"
     await plans.close()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from hippotune.errors import HippoError
+from hippotune.serve import messages
 from hippotune.serve.client.api import ServerRefused
 from hippotune.serve.client.loop import RemoteLoop
 from hippotune.serve.client.waiting import Outage, Pause, ServerLost
 from hippotune.serve.messages import SessionOpened
+from waiting import SECONDS
 
 OPENED = cast("SessionOpened", object())
 
@@ -42,3 +45,29 @@ def test_a_client_begins_when_there_is_a_server_that_stays() -> None:
 def test_a_client_that_is_refused_does_not_insist() -> None:
     with pytest.raises(HippoError, match="another user"):
         begun(ServerRefused("the session is another user's", 403), OPENED)
+
+
+def test_questions_at_the_same_time_are_answered_each_and_asked_again_of_another_server() -> None:
+    async def renew() -> tuple[str, SessionOpened]:
+        return "/plans/key/sessions/id", cast("SessionOpened", SimpleNamespace(committed=0, beat=None))
+
+    async def main() -> None:
+        readings = cast("Any", SimpleNamespace(renewed=lambda beat: None))
+        outage = Outage("http://127.0.0.1:1")
+        loop = RemoteLoop(cast("Any", None), readings, renew, print, lambda: Pause(60.0, outage))
+        first, left, last = (asyncio.create_task(loop.proved(audits)) for audits in (True, True, False))
+        ran_down = asyncio.create_task(loop.run_down())
+        await asyncio.sleep(0)
+        loop._take_item(messages.Proved())
+        await asyncio.wait_for(first, SECONDS)
+        left.cancel()
+        await asyncio.sleep(0)
+        await loop._say_again()
+        assert await loop._outgoing.batch() == [messages.Prove(False), messages.RunDown()]
+        loop._take_item(messages.Proved())
+        await asyncio.wait_for(last, SECONDS)
+        assert not ran_down.done()
+        loop._give_up(HippoError("the plan cannot go on"))
+        await asyncio.wait_for(ran_down, SECONDS)
+
+    asyncio.run(main())

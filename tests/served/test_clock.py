@@ -11,15 +11,15 @@ import pytest
 from hippotune.serve import clock
 from hippotune.serve.client.readings import RemoteReadings
 from hippotune.serve.clock import Moment
-from hippotune.serve.definition import Code, Definition, Submission, Tuned
-from hippotune.serve.messages import Beat, Counted
+from hippotune.serve.definition import Code, Definition, Submission, TunerSpec
+from hippotune.serve.messages import Counted, PulseBody
 from hippotune.serve.records import Records, StudyRecord
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> StudyRecord:
     """A study with a hundred seconds and fifty of workers, as the next server reads it."""
-    tuned = Tuned("loss", "min", seconds=100.0, worker_seconds=50.0)
+    tuned = TunerSpec("loss", "min", seconds=100.0, worker_seconds=50.0)
     submission = Submission(Definition("test", Code("entry", "Walker")), tuned)
     made = StudyRecord("test", "", submission, "running", time.time(), began=Moment.now())
     Records(tmp_path).keep(made)
@@ -67,8 +67,10 @@ def test_what_a_study_spent_on_one_server_it_does_not_have_on_the_next(
 
 
 def test_a_client_goes_on_counting_what_it_spent_when_another_server_begins_at_nothing() -> None:
-    def beat(spent: float) -> Beat:
-        return Beat(0.0, 1, None, 0.0, 1, Counted(0, 0.0, 0, 0.0, 0.0), spent, None, 1, (), 1, 0.0, 0.0, 0)
+    def beat(spent: float) -> PulseBody:
+        return PulseBody(
+            0.0, 1, None, 0.0, 1, Counted(0, 0.0, 0, 0.0, 0.0), spent, None, 1, (), 1, 0.0, 0.0, 0
+        )
 
     readings = RemoteReadings(lambda config, step: 0)
     readings.renewed(beat(100.0))  # by an earlier study of that name

@@ -22,7 +22,7 @@ from hippotune.executors.local import fork_server
 from hippotune.identity.fingerprint import parts_of_object
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.client.code import bundle
-from hippotune.serve.definition import Code, Definition, Submission, Tuned, differences
+from hippotune.serve.definition import Code, Definition, Submission, TunerSpec, differences
 from hippotune.tuners.base import Trials
 from served.serving import serving
 
@@ -44,7 +44,7 @@ import sys
 from adding.trainer import Adds
 from hippotune import GridSearch, Study
 study = Study("adds", Adds, url=sys.argv[1], code=sys.argv[2] if len(sys.argv) > 2 else None)
-report = study.tune(GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_steps=4), progress=False)
+report = study.tune(GridSearch({"lr": [0.5, 1.0]}, metric="total", mode="max", max_steps=4))
 print(report.best.metrics["total"], study._connection.definition.code.kind, study.key.digest)
 study.close()
 """
@@ -80,6 +80,8 @@ def test_a_project_goes_in_a_bundle_and_is_the_same_plan_by_value(project: Path,
             done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             found.append(done.stdout.split())
+            left_out = "left out of the bundle, because it is large: large.bin (12 MB)"
+            assert done.stderr.count(left_out) == (not kind)
     assert [each[0] for each in found] == ["4.0", "4.0"]
     assert [each[1] for each in found] == ["bundle", "value"]
     assert found[0][2] == found[1][2]
@@ -192,7 +194,7 @@ def test_tuners_that_look_alike_are_told_apart_by_what_they_have(
     one: object, same: object, other: object
 ) -> None:
     def submitted(hidden: object) -> Submission:
-        tuned = Tuned("loss", "min", parts_of_object(Quiet(hidden)))
+        tuned = TunerSpec("loss", "min", parts_of_object(Quiet(hidden)))
         return Submission(Definition("test", Code("entry", "Walker")), tuned)
 
     assert differences(submitted(one), submitted(same or one)) == []
@@ -201,7 +203,7 @@ def test_tuners_that_look_alike_are_told_apart_by_what_they_have(
 
 def test_tuners_that_say_nothing_of_their_parts_are_told_apart_by_their_files() -> None:
     one, other = (
-        Submission(Definition("test", Code("entry", "Walker")), Tuned("loss", "min", digest=digit * 64))
+        Submission(Definition("test", Code("entry", "Walker")), TunerSpec("loss", "min", digest=digit * 64))
         for digit in "01"
     )
     assert differences(one, one) == []

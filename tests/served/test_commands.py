@@ -19,7 +19,7 @@ from hippotune.cli.main import main
 from hippotune.errors import StoreError
 from hippotune.store.served import ServedHome, refuse_served, served_at
 from postgres import postgresql_server
-from served.serving import ServerProcess
+from served.serving import ServerProcess, serving
 from waiting import until
 
 STUDY = """
@@ -105,6 +105,17 @@ def test_a_server_that_is_started_has_the_store_of_the_study(
             until(lambda: served_at(home) is None)
         assert "total 4" in hippo_here(tmp_path, "ls", "--store", store)
     assert not list(home.glob("*.sqlite*"))
+
+
+CALLS = "import numpy as np\n" + STUDY.replace("+= self", "+= np.ones(1)[0] * self")
+CALLS += "state = np.random.get_state()\nnp.random.set_state(state)\n"
+
+
+def test_submit_says_what_workers_do_not_call(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    with serving(tmp_path / "home", hold=True) as running:
+        said = hippo(tmp_path, "submit", "calls.py", "--url", running.url)
+    assert "np.random.set_state(state) is not called in them" in said
 
 
 @pytest.mark.parametrize(

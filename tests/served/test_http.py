@@ -29,7 +29,7 @@ from hippotune.protocol.events import WorkerJoined
 from hippotune.serve import health
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Code
-from hippotune.serve.guard import Limits
+from hippotune.serve.guard import UserLimits
 from hippotune.serve.health import Health
 from hippotune.serve.model_routes import sent_file
 from hippotune.serve.openapi import document
@@ -50,7 +50,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     roles = {"reader": "read", "writer": "submit", "boss": "admin"}
     file.write_text("\n".join(f"{name} {roles[name]} {token}" for name, token in TOKENS.items()))
     file.chmod(0o600)
-    limits = Limits(body_bytes=10_000, code_bytes=1000, sessions=2, studies=0)
+    limits = UserLimits(body_bytes=10_000, code_bytes=1000, sessions=2, studies=0)
     with serving(folder / "home", token_file=file, allow_code=False, limits=limits) as running:
         yield running
 
@@ -181,6 +181,8 @@ def test_other_hosts_and_origins_are_refused(guarded: Running) -> None:
         ({"origin": guarded.url}, 200),
     ):
         assert ask(guarded, "GET", "/plans", "reader", headers=headers).status_code == status
+    refusal = ask(guarded, "GET", "/plans", "reader", headers={"host": "evil.example"}).json()["text"]
+    assert "start it with --allow-host evil.example" in refusal
     assert "access-control-allow-origin" not in ask(guarded, "GET", "/plans", "reader").headers
 
 
@@ -198,7 +200,7 @@ def test_what_is_too_large_or_no_json_is_refused_with_words(guarded: Running) ->
 
 
 def test_too_many_requests_are_asked_to_slow_down(tmp_path: Path) -> None:
-    with serving(tmp_path, limits=Limits(rate=0.001, burst=3)) as running:
+    with serving(tmp_path, limits=UserLimits(rate=0.001, burst=3)) as running:
         answers = [ask(running, "GET", "/plans") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) >= 1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hippotune.serve import inbox as inboxes
 from hippotune.serve import turns
 from hippotune.serve.inbox import Inbox
-from hippotune.serve.turns import Turns
+from hippotune.serve.turns import RequestTurns
 
 
 class Reader:
@@ -62,7 +62,7 @@ def test_requests_that_come_at_once_begin_in_several_rounds_of_the_event_loop_in
     gone = 2 * turns._AT_ONCE
 
     async def main() -> None:
-        beginning, count = Turns(), 0
+        beginning, count = RequestTurns(), 0
 
         def tick() -> None:
             nonlocal count

@@ -74,8 +74,8 @@ def submit(options: argparse.Namespace) -> int:
     send_study(study, script.tuner, _description(options.file))
     where = f"--url {shlex.quote(url)}"
     print(f"submitted: {study.name} to {url}")
-    for note in study._connection.notes:
-        print(note)
+    for text in (*study._connection.notes, *study._connection.warnings):
+        print(text)
     print(f"to follow it: hippo attach {shlex.quote(study.name)} {where}")
     print(f"to stop it:   hippo stop {shlex.quote(study.name)} {where}")
     if options.follow:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hippotune import short
 from hippotune.errors import InvalidInput
-from hippotune.page.feed import Feed
+from hippotune.page.feed import PageFeed
 from hippotune.page.login import Visitor
 from hippotune.plan.facts import Action, CheckpointPinned, Position, TrialStopped
 from hippotune.protocol.events import ActionTaken, GroupSubmitted, Request
@@ -27,7 +27,7 @@ Stop = Callable[[str, str], Awaitable[None]]
 class PlanActions:
     """Acts on one plan. `check` raises where a visitor may not act for a study."""
 
-    def __init__(self, runtime: Runtime, feed: Feed, stop: Stop, check: Check = lambda *_: None) -> None:
+    def __init__(self, runtime: Runtime, feed: PageFeed, stop: Stop, check: Check = lambda *_: None) -> None:
         self._runtime = runtime
         self._feed = feed
         self._stop = stop
@@ -64,7 +64,7 @@ class PlanActions:
                 return {"trial": number}
             case _:
                 raise InvalidInput(
-                    f"{dict(said)!r} is nothing to be done; expected kind to be 'stop study', 'stop trial', "
+                    f"unknown action {dict(said)!r}; expected kind to be 'stop study', 'stop trial', "
                     "'pin', 'train' or 'branch', with what it is about"
                 )
         return {}
@@ -93,10 +93,11 @@ class PlanActions:
                 config, number = trunk.branch(at, **values), self._feed.next_number(study)
             case _:
                 raise InvalidInput(
-                    "what to train is not said; expected a trial, a step to train to, and changes"
+                    "the request does not say what to train; expected a trial, a step to train to, "
+                    "and changes"
                 )
         if step < 1:
-            raise InvalidInput(f"the step is {step}; expected one from 1 on")
+            raise InvalidInput(f"to is {step}; expected a step of at least 1")
         return study, number, config, step
 
     # On the engine's thread.

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from hippotune.errors import HippoError
 from hippotune.page.bundle import STATIC, NotBuilt, asset
-from hippotune.page.feed import Feed
+from hippotune.page.feed import PageFeed
 from hippotune.page.login import COOKIE, Logins, Visitor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _HEADERS = {
 class Plans(Protocol):
     """The plans that there are to show."""
 
-    async def feed(self, plan: str) -> Feed | None:
+    async def feed(self, plan: str) -> PageFeed | None:
         """Return the feed of a plan, if there is one by this name."""
 
     def first(self) -> str | None:
@@ -163,7 +163,7 @@ class _Page:
             raise HTTPException(422, "The request is no JSON object.")
         return actions, visitor, said
 
-    async def _feed(self, request: Request) -> Feed:
+    async def _feed(self, request: Request) -> PageFeed:
         self._check(request)
         plan = request.path_params["plan"]
         feed = await self._plans.feed(plan)

@@ -31,7 +31,7 @@ _IDLE_SECONDS = 2.0
 Message = bytes
 
 
-class Feed:
+class PageFeed:
     """The facts of one plan for any number of followers, on one event loop.
 
     `every` is the pause between deltas.
@@ -56,10 +56,9 @@ class Feed:
 
     def trial(self, row: int) -> tuple[str, int, Config]:
         """Return a trial by its row: its study, its number and its config."""
-        try:
-            return self._columns.asked[row]
-        except IndexError:
-            raise InvalidInput(f"there is no trial in row {row}; expected one that the page shows") from None
+        if not 0 <= row < len(self._columns.asked):
+            raise InvalidInput(f"there is no trial in row {row}; expected one that the page shows")
+        return self._columns.asked[row]
 
     async def detail(self, row: int) -> dict[str, Any]:
         """Return what a trial's training has logged and printed."""
@@ -141,7 +140,7 @@ class Feed:
 
     def _end(self, queue: asyncio.Queue[Message | None]) -> None:
         _put(queue, _event("end", self._place()))
-        _let_go(queue)
+        _end_stream(queue)
 
     async def _run(self) -> None:
         while True:
@@ -212,7 +211,7 @@ class Feed:
         for queue in list(self._queues):
             if not _put(queue, message):
                 self._queues.discard(queue)
-                _let_go(queue)
+                _end_stream(queue)
 
 
 def _put(queue: asyncio.Queue[Message | None], message: Message | None) -> bool:
@@ -223,7 +222,7 @@ def _put(queue: asyncio.Queue[Message | None], message: Message | None) -> bool:
     return True
 
 
-def _let_go(queue: asyncio.Queue[Message | None]) -> None:
+def _end_stream(queue: asyncio.Queue[Message | None]) -> None:
     """End a stream; where the follower has not read all, it comes back for the rest."""
     if not _put(queue, None):
         queue.get_nowait()

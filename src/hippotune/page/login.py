@@ -9,15 +9,14 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hippotune.durable import make_once
 from hippotune.errors import StoreError
 
 COOKIE = "hippo_page"
@@ -65,7 +64,7 @@ class Logins:
     def visitor(self, cookies: Mapping[str, str]) -> Visitor | None:
         """Return who has sent these cookies, if they are a session's."""
         text, _, signature = cookies.get(COOKIE, "").rpartition(".")
-        if not hmac.compare_digest(self._signed("session", text), signature):
+        if not _is_same(self._signed("session", text), signature):
             return None
         name, role, _ = json.loads(base64.urlsafe_b64decode(text))
         return Visitor(name, role)
@@ -76,24 +75,24 @@ class Logins:
 
     def is_own(self, cookies: Mapping[str, str], headers: Mapping[str, str]) -> bool:
         """Whether a request was made by the page itself."""
-        return hmac.compare_digest(self.token(cookies), headers.get(TOKEN_HEADER, ""))
+        return _is_same(self.token(cookies), headers.get(TOKEN_HEADER, ""))
 
     def _signed(self, purpose: str, text: str) -> str:
         return hmac.new(self._key, f"{purpose} {text}".encode(), hashlib.sha256).hexdigest()
 
 
+def _is_same(signed: str, given: str) -> bool:
+    return hmac.compare_digest(signed.encode(), given.encode())
+
+
 def kept_key(home: Path) -> bytes:
     """Return the key that signs sessions, which outlive the server; it is made where there is none."""
-    path = home / "page.key"
+    path, new = home / "page.key", secrets.token_bytes(_KEY_BYTES)
     try:
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-    except FileExistsError:
-        pass
+        if not path.exists():
+            make_once(path, new)
     except OSError:  # nothing can be written there: the key is as good for as long as this process runs
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        return secrets.token_bytes(_KEY_BYTES)
+        return new
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise StoreError(f"{path} has {len(key)} bytes; expected {_KEY_BYTES}: remove it, and log in again")

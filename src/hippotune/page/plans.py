@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hippotune.page.actions import Check, PlanActions, Stop
-from hippotune.page.feed import Feed
+from hippotune.page.feed import PageFeed
 from hippotune.page.pulse import Pulses
 from hippotune.page.source import StoredPlan
 from hippotune.shell.runtime import Runtime
@@ -44,20 +44,22 @@ class HomePlans:
         self._running = running
         self._stop = stop
         self._check = check
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, PageFeed] = {}
+        self._wanted: set[str] = set()
 
     @cached_property
     def _catalog(self) -> Catalog:
         return self._open_catalog()
 
-    async def feed(self, plan: str) -> Feed | None:
+    async def feed(self, plan: str) -> PageFeed | None:
         """Return the feed of a plan, by its digest."""
+        self._wanted.add(plan)
         if plan not in self._feeds:
             info = await asyncio.to_thread(self._find, plan)
             if info is None:
                 return None
             source = _HomePlan(self._catalog, info, self._home, lambda: self._running(plan))
-            self._feeds.setdefault(plan, Feed(source, _EVERY))
+            self._feeds.setdefault(plan, PageFeed(source, _EVERY))
         return self._feeds[plan]
 
     def _find(self, plan: str) -> StudyInfo | None:
@@ -74,6 +76,14 @@ class HomePlans:
         if runtime is None or feed is None:
             return None
         return PlanActions(runtime, feed, self._stop, self._check)
+
+    async def close_unused(self) -> None:
+        """Forget plans that have no followers, and were not asked for since this was last called."""
+        for plan, feed in list(self._feeds.items()):
+            if not feed.followers and plan not in self._wanted:
+                del self._feeds[plan]
+                await feed.close()
+        self._wanted.clear()
 
     async def close(self) -> None:
         """Let all followers go, and the store."""

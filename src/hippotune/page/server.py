@@ -17,7 +17,7 @@ from hippotune.page.source import Source
 
 if TYPE_CHECKING:
     from hippotune.page.actions import PlanActions
-    from hippotune.page.feed import Feed
+    from hippotune.page.feed import PageFeed
 
 _HOST = "127.0.0.1"
 PORT = 8478
@@ -37,14 +37,14 @@ class PageServer:
         home: Path,
         port: int | None = None,
         every: float = 0.1,
-        actions: Callable[[Feed], PlanActions] | None = None,
+        actions: Callable[[PageFeed], PlanActions] | None = None,
     ) -> None:
         try:
             import uvicorn
             from starlette.middleware.trustedhost import TrustedHostMiddleware
 
             from hippotune.page.app import page_app
-            from hippotune.page.feed import Feed
+            from hippotune.page.feed import PageFeed
             from hippotune.page.login import Logins, Visitor, kept_key
         except ImportError as error:
             raise MissingExtra(
@@ -52,7 +52,7 @@ class PageServer:
             ) from error
         asset("index.html")  # which says so where the page is not built
         self._socket = _listening(port)
-        self._feed = Feed(source, every)
+        self._feed = PageFeed(source, every)
         self._logins = logins = Logins(partial(kept_key, home))
         made = None if actions is None else actions(self._feed)
         app = page_app(_Single(plan, self._feed, made), logins)
@@ -120,12 +120,12 @@ class PageServer:
 class _Single:
     """The one plan that is served."""
 
-    def __init__(self, plan: str, feed: Feed, actions: PlanActions | None) -> None:
+    def __init__(self, plan: str, feed: PageFeed, actions: PlanActions | None) -> None:
         self._plan = plan
         self._feed = feed
         self._actions = actions
 
-    async def feed(self, plan: str) -> Feed | None:
+    async def feed(self, plan: str) -> PageFeed | None:
         """Return its feed."""
         return self._feed if plan == self._plan else None
 

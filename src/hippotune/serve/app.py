@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,11 +30,15 @@ from hippotune.serve.routes import Route
 from hippotune.serve.studies import Studies
 from hippotune.serve.study_routes import StudyRoutes, with_names
 from hippotune.serve.version import MINIMUM, VERSION
+from hippotune.shell.loop_thread import is_being_cancelled
 from hippotune.store.catalog import open_store
 
+_log = logging.getLogger("hippotune.serve")
 _SWEEP_SECONDS = 2.0
 # Clients of the last server have come back before its code is looked through.
 _CODE_SECONDS = 3600.0
+# Pages that nobody has looked at for this time are forgotten.
+_PAGE_SECONDS = 300.0
 _STORE_SECONDS = 5.0
 _THREADS = 64
 
@@ -147,7 +152,12 @@ class Application:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "requests"))
         async with anyio.create_task_group():  # which streams have; it imports much at its first use
             pass
-        jobs = (self._health.watch(), self._sweep(), self._sweep_code())
+        jobs = (
+            self._health.watch(),
+            repeated(_SWEEP_SECONDS, self._hub.sweep),
+            repeated(_CODE_SECONDS, self._sweep_code),
+            repeated(_PAGE_SECONDS, self._pages.close_unused),
+        )
         tasks = [asyncio.create_task(job) for job in jobs]
         self._hub.begin()
         self._studies.begin()
@@ -158,30 +168,35 @@ class Application:
                 task.cancel()
             await self._pages.close()
 
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            await self._hub.sweep()
-
     async def _sweep_code(self) -> None:
-        while True:
-            await asyncio.sleep(_CODE_SECONDS)
-            needed = self._hub.code_in_use | self._studies.code_in_use
-            await asyncio.to_thread(self._hub.blobs.remove_unused, needed)
+        needed = self._hub.code_in_use | self._studies.code_in_use
+        await asyncio.to_thread(self._hub.blobs.remove_unused, needed)
+
+
+async def repeated(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do something again and again, after a pause each time. What goes wrong is logged and ends nothing."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except (Exception, asyncio.CancelledError):  # what is waited for may be cancelled by itself
+            if is_being_cancelled():
+                raise
+            _log.exception("something that a server does now and then failed; it is tried again")
 
 
 def document_of_all() -> dict[str, Any]:
     """Return the OpenAPI document, without serving anything."""
     from hippotune.serve.blobs import Blobs
-    from hippotune.serve.guard import Limits
-    from hippotune.serve.hub import Place
+    from hippotune.serve.guard import UserLimits
+    from hippotune.serve.hub import ServerSetup
     from hippotune.serve.probing import Probes
     from hippotune.serve.tokens import Tokens
 
     health, tokens = Health(), Tokens()
     blobs = Blobs(Path(), allow_code=False)
-    guard = Guard(tokens, health, (), Limits())
-    hub = Hub(Place(Path(), None, NotImplemented), blobs, Probes(dict))
+    guard = Guard(tokens, health, (), UserLimits())
+    hub = Hub(ServerSetup(Path(), None, NotImplemented), blobs, Probes(dict))
     studies = Studies(Path(), blobs, hub.identify, tokens, dict, str)
     pages = Pages(hub, studies, ())
     return document(Application(hub, studies, pages, guard, health, lambda: None).table)

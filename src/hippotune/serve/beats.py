@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from hippotune.engine.core import ProofWork
 from hippotune.sequences.config import Config
-from hippotune.serve.messages import Beat, Counted, Line
+from hippotune.serve.messages import Counted, PulseBody, WorkerLineBody
 from hippotune.shell.pulse import Pulse
 from hippotune.shell.readings import Counters, Readings
 from hippotune.view.snapshot import WorkerLine
@@ -23,10 +23,10 @@ def read_counters(given: Counted) -> Counters:
     return Counters(given.trained, given.worker_seconds, proofs)
 
 
-def beat_of(readings: Readings, study: str, pulse: Pulse, steps: tuple[int | None, int | None]) -> Beat:
+def beat_of(readings: Readings, study: str, pulse: Pulse, steps: tuple[int | None, int | None]) -> PulseBody:
     """Write a pulse, with what the loop shows to one study."""
     pace = readings.pace()
-    return Beat(
+    return PulseBody(
         now=pulse.now,
         workers=readings.workers,
         step_seconds=pace.step,
@@ -47,7 +47,7 @@ def beat_of(readings: Readings, study: str, pulse: Pulse, steps: tuple[int | Non
     )
 
 
-def pulse_of(beat: Beat) -> Pulse:
+def pulse_of(beat: PulseBody) -> Pulse:
     """Read a pulse."""
     return Pulse(
         now=beat.now,
@@ -66,14 +66,14 @@ def pulse_of(beat: Beat) -> Pulse:
     )
 
 
-def line_of(line: WorkerLine) -> Line:
+def line_of(line: WorkerLine) -> WorkerLineBody:
     """Write what a worker is at."""
     config = None if line.config is None else line.config.to_json()
     width = line.width.numerator, line.width.denominator
-    return Line(line.worker, line.lease, line.start, line.at, line.end, config, width, line.leader)
+    return WorkerLineBody(line.worker, line.lease, line.start, line.at, line.end, config, width, line.leader)
 
 
-def read_line(line: Line) -> WorkerLine:
+def read_line(line: WorkerLineBody) -> WorkerLine:
     """Read what a worker is at."""
     config = None if line.config is None else Config.from_json(line.config)
     width = Fraction(*line.width)

@@ -36,7 +36,7 @@ class PlanLine(Struct):
     requests: int
 
 
-class Reach(Struct, forbid_unknown_fields=True):
+class ConfigStep(Struct, forbid_unknown_fields=True):
     """A config that may be trained to a step."""
 
     config: ConfigJson
@@ -110,7 +110,7 @@ class Retried(Struct):
     trials: int
 
 
-class Reaches(Struct, forbid_unknown_fields=True):
+class NodeSteps(Struct, forbid_unknown_fields=True):
     """How far nodes of a plan are meant, by their numbers."""
 
     reaches: dict[Whole, Whole]

@@ -63,7 +63,7 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     width: Policy | None = None
 
 
-class Tuned(Struct, omit_defaults=True, forbid_unknown_fields=True):
+class TunerSpec(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """What tunes a study: a tuner pickled by value, as the file with a `digest`, or `described` as in TOML.
 
     `metric` and `mode` are what it is tuned for; `seconds` and `worker_seconds` are its limits, and
@@ -86,7 +86,7 @@ class Submission(Struct, forbid_unknown_fields=True):
     """A study that is tuned on the server."""
 
     definition: Definition
-    tuned: Tuned
+    tuned: TunerSpec
 
 
 class KeyParts(Struct, omit_defaults=True):

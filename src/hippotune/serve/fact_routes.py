@@ -19,7 +19,7 @@ from hippotune.history.listing import listing
 from hippotune.history.printed import printed
 from hippotune.identity.key import PlanKey
 from hippotune.protocol.wire import encode_fact
-from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson, Reaches
+from hippotune.serve.bodies import CatalogLine, FactLine, FactPage, FactPageJson, NodeSteps
 from hippotune.serve.definition import KeyParts
 from hippotune.serve.guard import Refused, read_body, reply
 from hippotune.serve.health import Health
@@ -73,7 +73,7 @@ class FactRoutes:
                 "/plans/{key}/printed",
                 "read",
                 self.printed,
-                body=Reaches,
+                body=NodeSteps,
                 answer=list[str],
                 statuses=(404,),
             ),
@@ -130,7 +130,7 @@ class FactRoutes:
 
     async def printed(self, request: Request) -> Response:
         """Return the lines that training printed along nodes, as far as logs are on this machine."""
-        given = await read_body(request, Reaches, _MOST_BYTES)
+        given = await read_body(request, NodeSteps, _MOST_BYTES)
         async with self._reading:
             return reply(await asyncio.to_thread(self._printed, request.path_params["key"], given.reaches))
 

@@ -19,9 +19,9 @@ from hippotune.errors import HippoError, InvalidInput, StoreError
 from hippotune.serve.blobs import CodeRefused
 from hippotune.serve.health import Health
 from hippotune.serve.hub import NotHere, NotNow
-from hippotune.serve.messages import Failure, encode
+from hippotune.serve.messages import ErrorBody, encode
 from hippotune.serve.tokens import Role, Tokens, User
-from hippotune.serve.turns import CAME, Turns
+from hippotune.serve.turns import CAME, RequestTurns
 from hippotune.serve.version import HEADER, MINIMUM, VERSION
 from hippotune.shell.loop_thread import PlanClosed
 from hippotune.store.files import says_disk_full
@@ -43,7 +43,7 @@ class Refused(HippoError):
 
 
 @dataclass
-class Limits:
+class UserLimits:
     """How much one user may ask for: requests a second on average, how many at once, and bytes of one.
 
     And how many sessions may be open, and studies be tuned, at the same time.
@@ -66,13 +66,13 @@ class _Bucket:
 class Guard:
     """See the module."""
 
-    def __init__(self, tokens: Tokens, health: Health, hosts: tuple[str, ...], limits: Limits) -> None:
+    def __init__(self, tokens: Tokens, health: Health, hosts: tuple[str, ...], limits: UserLimits) -> None:
         self.limits = limits
         self.tokens = tokens
         self._health = health
         self._hosts = {*_LOOPBACK, *hosts}
         self._buckets: dict[str, _Bucket] = {}
-        self.turns = Turns()
+        self.turns = RequestTurns()
 
     def around(self, name: str, role: Role, handler: Handler) -> Handler:
         """Return a handler that lets only those pass who may."""
@@ -113,7 +113,7 @@ class Guard:
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if name not in self._hosts:
-            raise Refused(421, f"the request is for the host {name!r}, which this server is not called")
+            raise Refused(421, f"the server is not known as {name!r}: start it with --allow-host {name}")
         origin = request.headers.get("origin")
         if origin is not None and origin.split("://")[-1] != host:
             raise Refused(403, f"requests from pages of {origin} are refused")
@@ -182,7 +182,7 @@ def refusal(error: Exception) -> Response:
     status = _status(error)
     if status == 500:
         _log.error("a request failed", exc_info=error)
-    response = reply(Failure.of(error), status)
+    response = reply(ErrorBody.of(error), status)
     if isinstance(error, Refused) and error.retry_after is not None:
         response.headers["retry-after"] = f"{max(error.retry_after, 1):.0f}"
     return response

@@ -27,7 +27,7 @@ from hippotune.serve.outbox import Outbox
 from hippotune.serve.probing import Probed, Probes
 from hippotune.serve.questions import WriteExport
 from hippotune.serve.served_plan import ServedPlan, SessionNotes
-from hippotune.serve.session import Session
+from hippotune.serve.session import TunerSession
 from hippotune.store.catalog import open_store
 from hippotune.store.homes import parse_home
 from hippotune.study.opening import StudyOptions, open_plan
@@ -49,7 +49,7 @@ class NotNow(HippoError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerSetup:
     """Where a server keeps things, and with which workers it trains."""
 
     home: str | Path
@@ -60,10 +60,10 @@ class Place:
 class Hub:
     """See the module. `holds` keeps plans from training anything until `release`."""
 
-    def __init__(self, place: Place, blobs: Blobs, probes: Probes, holds: bool = False) -> None:
-        self.folder, self._storage = parse_home(place.home)
-        self.store = place.store
-        self._place = place
+    def __init__(self, setup: ServerSetup, blobs: Blobs, probes: Probes, holds: bool = False) -> None:
+        self.folder, self._storage = parse_home(setup.home)
+        self.store = setup.store
+        self._setup = setup
         self.blobs = blobs
         self.probes = probes
         self._holds = holds
@@ -83,7 +83,7 @@ class Hub:
         """Open the plan of a study."""
         parcel = self.blobs.parcel(definition.code)
         probed = self._probed(definition, parcel)
-        executor = self._place.make_executor()
+        executor = self._setup.make_executor()
         identity = self._identify(definition, probed, user, executor.threads)  # which may read much data
         with self._opening:
             if self._is_closing:
@@ -104,7 +104,7 @@ class Hub:
     def identify(self, definition: Definition, user: str) -> Identity:
         """Work out what the plan of a study is found by."""
         probed = self._probed(definition, self.blobs.parcel(definition.code))
-        return self._identify(definition, probed, user, self._place.make_executor().threads)
+        return self._identify(definition, probed, user, self._setup.make_executor().threads)
 
     def _probed(self, definition: Definition, parcel: Parcel) -> Probed:
         is_fixed = definition.code.kind != "entry"
@@ -159,7 +159,8 @@ class Hub:
         opened = open_plan(options, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
         feed = Outbox(self._aio, runtime.store.last_number)
-        plan = ServedPlan(identity, runtime, parcel, definition, feed, opened.notes)
+        plan = ServedPlan(identity, runtime, parcel, definition, feed)
+        plan.notes.extend(opened.notes)
         runtime.notes = SessionNotes(plan.noted)
         runtime.start()
         runtime.ask(lambda: runtime.loop.log.follow(plan.publish))
@@ -240,7 +241,7 @@ class Hub:
         sessions = [each for plan in self.plans for each in list(plan.sessions.values())]
         return sum(each.user == user and each.id != besides for each in sessions)
 
-    def session(self, key: str, id: str) -> tuple[ServedPlan, Session]:
+    def session(self, key: str, id: str) -> tuple[ServedPlan, TunerSession]:
         """Return a session that has begun; `NotHere` where it has not."""
         plan = self.plan(key)
         if id not in plan.sessions:

@@ -138,7 +138,7 @@ class Widen(Struct, tag="widen", omit_defaults=True):
     policy: Policy | None = None
 
 
-class Tune(Struct, tag="tune", omit_defaults=True):
+class TuningBegan(Struct, tag="tune", omit_defaults=True):
     """A tuning begins: what the plan's log says of it."""
 
     metric: Name
@@ -146,22 +146,22 @@ class Tune(Struct, tag="tune", omit_defaults=True):
     definition: dict[str, Any] = {}
 
 
-class Tuned(Struct, tag="tuned", omit_defaults=True):
+class TuningEnded(Struct, tag="tuned", omit_defaults=True):
     """The tuning has ended: how, and why."""
 
     outcome: Annotated[str, Meta(max_length=50)]
     text: str = ""
 
 
-class Begin(Struct, tag="begin"):
+class TunerBegins(Struct, tag="begin"):
     """A tuner is at work: answers to it count when they are durable."""
 
 
-class End(Struct, tag="end"):
+class TunerEnds(Struct, tag="end"):
     """A tuner asks for nothing more."""
 
 
-class Begun(Struct, tag="begun"):
+class FirstGroupSent(Struct, tag="begun"):
     """The study has asked for all that it asks for at first."""
 
 
@@ -185,11 +185,11 @@ Message = (
     | ForeseeBranches
     | Limit
     | Widen
-    | Tune
-    | Tuned
-    | Begin
-    | End
-    | Begun
+    | TuningBegan
+    | TuningEnded
+    | TunerBegins
+    | TunerEnds
+    | FirstGroupSent
     | Prove
     | RunDown
 )
@@ -206,7 +206,7 @@ class Messages(Struct, forbid_unknown_fields=True):
 # To a tuner.
 
 
-class Failure(Struct, omit_defaults=True):
+class ErrorBody(Struct, omit_defaults=True):
     """An error of the plan, for all its tuners."""
 
     kind: str
@@ -215,7 +215,7 @@ class Failure(Struct, omit_defaults=True):
     step: int | None = None
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
+    def of(cls, error: BaseException) -> ErrorBody:
         """Write an error down."""
         known = next((kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__), None)
         path, step = (error.path, error.step) if isinstance(error, NotExact) else (None, None)
@@ -274,7 +274,7 @@ class Noted(Struct, tag="note"):
 class Broken(Struct, tag="broken"):
     """The plan cannot go on. With `waits`, it can when what is said was put right: the client tries again."""
 
-    error: Failure
+    error: ErrorBody
     waits: bool = False
 
 
@@ -302,7 +302,7 @@ class Counted(Struct):
 Item = Answered | Committed | Done | Noted | Broken | Proved | RanDown
 
 
-class Line(Struct, omit_defaults=True):
+class WorkerLineBody(Struct, omit_defaults=True):
     """What one worker is at; see `view.WorkerLine`."""
 
     worker: int
@@ -315,7 +315,7 @@ class Line(Struct, omit_defaults=True):
     leader: int | None = None
 
 
-class Beat(Struct, omit_defaults=True):
+class PulseBody(Struct, omit_defaults=True):
     """How training goes, for one session; see `shell.pulse.Pulse`. It is sent and forgotten."""
 
     now: float
@@ -327,7 +327,7 @@ class Beat(Struct, omit_defaults=True):
     spent: float
     out_of: str | None
     slots: int
-    lines: tuple[Line, ...]
+    lines: tuple[WorkerLineBody, ...]
     workers_expected: int
     running_seconds: float
     chain: float
@@ -341,7 +341,7 @@ class SessionOpened(Struct):
     """A session: how far the plan is, and how it goes. `facts` is the number of its last fact."""
 
     committed: int
-    beat: Beat
+    beat: PulseBody
     incarnation: str
     facts: int
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hippotune.serve.messages import Beat, Failure, Item
+from hippotune.serve.messages import ErrorBody, Item, PulseBody
 from hippotune.serve.routes import Route
 from hippotune.serve.version import VERSION
 
@@ -35,9 +35,9 @@ def document(table: Sequence[Route]) -> dict[str, Any]:
     """Return the document."""
     kinds = [kind for route in table for kind in (route.body, route.answer) if kind not in (None, bytes)]
     schemas, components = msgspec.json.schema_components(
-        [*kinds, Failure, Item, Beat], ref_template=_TEMPLATE
+        [*kinds, ErrorBody, Item, PulseBody], ref_template=_TEMPLATE
     )
-    by_kind = dict(zip(map(str, [*kinds, Failure]), schemas, strict=False))
+    by_kind = dict(zip(map(str, [*kinds, ErrorBody]), schemas, strict=False))
     paths: dict[str, dict[str, Any]] = {}
     for route in table:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
@@ -83,7 +83,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         schema = {} if route.body is bytes else schemas[str(route.body)]
         found["requestBody"] = {"required": True, "content": {kind: {"schema": schema}}}
     for status in sorted({*_ANY, *route.statuses}):
-        content = {"application/json": {"schema": schemas[str(Failure)]}}
+        content = {"application/json": {"schema": schemas[str(ErrorBody)]}}
         found["responses"][str(status)] = {"description": _WORDS[status], "content": content}
     return found
 

@@ -59,6 +59,10 @@ class Pages:
         """Return an address below the server's that lets a visitor in, once."""
         return f"{_MOUNTED}/login?code={self._logins.code(visitor)}"
 
+    async def close_unused(self) -> None:
+        """Forget plans that nobody has looked at since this was last called."""
+        await self._plans.close_unused()
+
     async def close(self) -> None:
         """Let all visitors go, and the store."""
         await self._plans.close()

@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hippotune.sequences.config import Config
-from hippotune.serve.bodies import Accepted, PlanLine, Reach, SessionStart, Steps
+from hippotune.serve.bodies import Accepted, ConfigStep, PlanLine, SessionStart, Steps
 from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.serve.guard import Guard, Refused, read_body, read_bytes, reply
 from hippotune.serve.hub import Hub
 from hippotune.serve.messages import Messages, SessionOpened, encode
 from hippotune.serve.routes import Route
 from hippotune.serve.served_plan import ServedPlan
-from hippotune.serve.session import Session
+from hippotune.serve.session import TunerSession
 from hippotune.serve.streams import PULSES, following, pause_of, streamed
 
 # How often a session with a deadline or a budget hears how it goes, at least.
@@ -77,7 +77,7 @@ class PlanRoutes:
                 "/plans/{key}/unshared",
                 "read",
                 self.unshared,
-                body=Reach,
+                body=ConfigStep,
                 answer=Steps,
                 statuses=(404,),
             ),
@@ -141,11 +141,11 @@ class PlanRoutes:
     async def unshared(self, request: Request) -> Response:
         """Say how many steps a config would have to be trained."""
         plan = self._hub.plan(request.path_params["key"])
-        given = await self._body(request, Reach)
+        given = await self._body(request, ConfigStep)
         config = Config.from_json(given.config)
         return reply(Steps(await plan.ask(lambda: plan.runtime.plan.unshared(config, given.step))))
 
-    def _session(self, request: Request) -> tuple[ServedPlan, Session]:
+    def _session(self, request: Request) -> tuple[ServedPlan, TunerSession]:
         plan, session = self._hub.session(request.path_params["key"], request.path_params["id"])
         if session.user != request.state.user.name:
             raise Refused(403, "the session belongs to another user")
@@ -162,7 +162,9 @@ async def _line(plan: ServedPlan) -> PlanLine:
     return PlanLine(plan.key, plan.identity.key.trainer, studies, readings.workers, trained, requests)
 
 
-async def _followed(plan: ServedPlan, session: Session, after: int, every: float) -> AsyncGenerator[bytes]:
+async def _followed(
+    plan: ServedPlan, session: TunerSession, after: int, every: float
+) -> AsyncGenerator[bytes]:
     async def beat() -> bytes:
         return encode(await plan.ask(session.beat))
 

@@ -17,7 +17,7 @@ from hippotune.executors.fresh import died
 from hippotune.executors.local.programs import start_program
 from hippotune.identity.fingerprint import Fingerprint
 from hippotune.scratch import Scratch
-from hippotune.serve.messages import Failure
+from hippotune.serve.messages import ErrorBody
 from hippotune.serve.questions import Question, WhatIsIt
 from hippotune.trainers.widths import splits_batch
 
@@ -111,6 +111,6 @@ def _read(parcel: Parcel, result: Path, log: Path, status: int) -> dict[str, Any
         raise TrainerError(died(parcel, status, log))
     found: dict[str, Any] = json.loads(text)
     if "error" in found:
-        raise Failure(**found["error"]).made()
+        raise ErrorBody(**found["error"]).made()
     answer: dict[str, Any] = found["answer"]
     return answer

@@ -29,9 +29,9 @@ from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.app import Application
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.garbage import collect_when_quiet
-from hippotune.serve.guard import Guard, Limits
+from hippotune.serve.guard import Guard, UserLimits
 from hippotune.serve.health import Health
-from hippotune.serve.hub import Hub, Place
+from hippotune.serve.hub import Hub, ServerSetup
 from hippotune.serve.pages import Pages
 from hippotune.serve.probing import Probes
 from hippotune.serve.studies import Studies
@@ -65,7 +65,7 @@ class Options:
     allow_hosts: tuple[str, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: UserLimits = field(default_factory=UserLimits)
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
@@ -101,8 +101,8 @@ class Server:
         guard = Guard(self._tokens, health, hosts, options.limits)
         self._blobs = Blobs(served / "code", options.allow_code)
         probes = Probes(self._environment, options.worker_user)
-        place = Place(options.home, options.store, self._executor)
-        self._hub = Hub(place, self._blobs, probes, options.hold)
+        setup = ServerSetup(options.home, options.store, self._executor)
+        self._hub = Hub(setup, self._blobs, probes, options.hold)
         self._studies = Studies(
             served / "studies",
             self._blobs,

@@ -12,8 +12,10 @@ from hippotune.durable import file_name, replacing
 from hippotune.errors import StoreError
 from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Submission
-from hippotune.serve.messages import ConfigJson, Failure, Number
+from hippotune.serve.messages import ConfigJson, ErrorBody, Number
 
+MOST_NOTES = 1000
+"""How many texts for people a request may bring."""
 _LEAST = 0.01
 _MOST_CHARACTERS = 230
 State = Literal["running", "ended", "failed", "stopped"]
@@ -33,7 +35,7 @@ class TrialLine(Struct, omit_defaults=True):
 class Ended(Struct, omit_defaults=True):
     """How a study ended: with an error, or with what its report is made from."""
 
-    error: Failure | None = None
+    error: ErrorBody | None = None
     trials: tuple[TrialLine, ...] = ()
     work: dict[str, float] = {}
     best: tuple[int, int] | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Parcel
@@ -19,8 +20,9 @@ from hippotune.serve.definition import Definition
 from hippotune.serve.inbox import Inbox
 from hippotune.serve.messages import SessionOpened
 from hippotune.serve.outbox import Outbox
-from hippotune.serve.session import Session
-from hippotune.shell.notes import Notes
+from hippotune.serve.session import TunerSession
+from hippotune.shell.loop_thread import PlanClosed, is_being_cancelled
+from hippotune.shell.notes import REMEMBERED, Notes
 from hippotune.shell.runtime import Runtime
 
 T = TypeVar("T")
@@ -38,9 +40,9 @@ class ServedPlan:
     parcel: Parcel
     definition: Definition
     feed: Outbox
-    notes: list[str]
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     code: set[str | None] = field(default_factory=set)
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, TunerSession] = field(default_factory=dict)
     idle_since: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -79,7 +81,16 @@ class ServedPlan:
         async def asked() -> T:
             return question()
 
-        return await asyncio.wrap_future(self.runtime.spawn(asked()))
+        return await self._on_engine(asked())
+
+    async def _on_engine(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's thread. Raises `PlanClosed` where that ends meanwhile."""
+        try:
+            return await asyncio.wrap_future(self.runtime.spawn(coroutine))
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            raise PlanClosed("the plan was closed meanwhile") from None
 
     # Sessions.
 
@@ -93,7 +104,7 @@ class ServedPlan:
                 if others:
                     raise InvalidInput(f"study {study!r} belongs to {min(others)}: give yours another name")
                 self.runtime.loop.handle(OwnerSet(study, user))
-                self.sessions[id] = Session(id, study, user, self.runtime, self.inbox, outbox)
+                self.sessions[id] = TunerSession(id, study, user, self.runtime, self.inbox, outbox)
             session = self.sessions[id]
             if session.user != user:
                 raise InvalidInput(f"session {id} belongs to another user")
@@ -101,13 +112,16 @@ class ServedPlan:
 
         return await self.ask(begun)
 
-    async def end_session(self, session: Session) -> None:
+    async def end_session(self, session: TunerSession) -> None:
         """End a session: what it left open is withdrawn, and what it said is durable."""
         self.sessions.pop(session.id, None)
         self.idle_since = time.monotonic()
         if not self.runtime.closed:
-            await self.ask(session.end)
-            await asyncio.wrap_future(self.runtime.spawn(self.runtime.loop.log.durable()))
+            await self.ask(partial(self._end, session))
+            await self._on_engine(self.runtime.loop.log.durable())
+
+    def _end(self, session: TunerSession) -> None:
+        session.end(is_last=all(each.study != session.study for each in list(self.sessions.values())))
 
     async def stop_study(self, study: str, user: str, by: str) -> None:
         """End the sessions of a study that was stopped, and have the log say so."""

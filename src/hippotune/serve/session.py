@@ -25,7 +25,7 @@ from hippotune.protocol.commands import Answer
 from hippotune.protocol.wire import encode_fact
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
-from hippotune.serve import messages as wire
+from hippotune.serve import messages
 from hippotune.serve.beats import beat_of, counted
 from hippotune.serve.inbox import Inbox
 from hippotune.serve.outbox import Outbox
@@ -38,7 +38,7 @@ _log = logging.getLogger("hippotune.serve")
 _SHARE_OF_TIME = 0.02
 
 
-class Session:
+class TunerSession:
     """See the module. `study` is whose tuner it is, `user` who brought it.
 
     `expected` is the number of the message that comes next.
@@ -57,7 +57,7 @@ class Session:
         self._loop = runtime.loop
         self.expected = 1
         self._handled = 0
-        self._accepted: deque[wire.Message] = deque()
+        self._accepted: deque[messages.Message] = deque()
         self._inbox = inbox
         self._requests: dict[int, int] = {}
         self._asked: dict[int, tuple[Node, int]] = {}
@@ -74,7 +74,7 @@ class Session:
 
     # From the client.
 
-    def accept(self, batch: wire.Messages) -> None:
+    def accept(self, batch: messages.Messages) -> None:
         """Take in the messages of a batch that were not taken in before."""
         self.outbox.heard(batch.heard)
         new = batch.messages[max(self.expected - batch.first, 0) :]
@@ -101,56 +101,56 @@ class Session:
                 _log.error("a message of study %r failed", self.study, exc_info=error)
                 self.broken(HippoError(f"the server failed: {type(error).__name__}: {error}"))
         if not self._accepted:
-            self._put(wire.Done(self._handled + 1))
+            self._put(messages.Done(self._handled + 1))
         return bool(self._accepted)
 
-    def _handle(self, message: wire.Message) -> None:
+    def _handle(self, message: messages.Message) -> None:
         loop = self._loop
         match message:
-            case wire.Submit():
+            case messages.Submit():
                 self._submit(message)
-            case wire.Withdraw(number):
+            case messages.Withdraw(number):
                 self._withdraw(number)
-            case wire.Rate(worths):
+            case messages.Rate(worths):
                 known = {
                     self._requests[n]: float(worth) for n, worth in worths.items() if n in self._requests
                 }
                 loop.handle(events.WorthChanged(known))
-            case wire.Rank(best):
+            case messages.Rank(best):
                 kept = tuple((Config.from_json(config), step, key) for config, step, key in best)
                 loop.handle(events.BestChanged(self.study, kept))
-            case wire.Require(metrics):
+            case messages.Require(metrics):
                 loop.require(frozenset(metrics), self.study)
-            case wire.Foresee(configs, step):
+            case messages.Foresee(configs, step):
                 loop.handle(events.ConfigsForeseen(tuple(map(Config.from_json, configs)), step))
-            case wire.ForeseeBranches(config, steps):
+            case messages.ForeseeBranches(config, steps):
                 loop.handle(events.BranchesForeseen(Config.from_json(config), steps))
-            case wire.Limit(at, worker_seconds):
+            case messages.Limit(at, worker_seconds):
                 self.has_limits = at is not None or worker_seconds is not None
                 loop.handle(events.DeadlineSet(self.study, at, worker_seconds))
-            case wire.Widen(policy):
+            case messages.Widen(policy):
                 self._widen(None if policy is None else policy.made())
-            case wire.Tune():
+            case messages.TuningBegan():
                 self._tune(message)
-            case wire.Tuned(outcome, text):
+            case messages.TuningEnded(outcome, text):
                 self._tuned(outcome, text)
-            case wire.Begin():
+            case messages.TunerBegins():
                 self._at_work += 1
                 if self._at_work == 1:
                     loop.tuner_begins(self)
                     self.facts_committed()
-            case wire.End():
+            case messages.TunerEnds():
                 self._at_work = max(self._at_work - 1, 0)
                 if not self._at_work:
                     loop.tuner_ends(self)
-            case wire.Begun():
+            case messages.FirstGroupSent():
                 loop.has_begun(self.study)
-            case wire.Prove(audits):
-                self._when(partial(loop.proved, audits), wire.Proved)
-            case wire.RunDown():
+            case messages.Prove(audits):
+                self._when(partial(loop.proved, audits), messages.Proved)
+            case messages.RunDown():
                 self._when(loop.wait_idle_or_tuned, self._ran_down)
 
-    def _submit(self, group: wire.Submit) -> None:
+    def _submit(self, group: messages.Submit) -> None:
         suitable = self._loop.readings.suitable
         requests = []
         for ask in group.requests:
@@ -192,11 +192,11 @@ class Session:
         if policy is not None:
             self._runtime.widen(policy)
 
-    def _ran_down(self) -> wire.RanDown:
+    def _ran_down(self) -> messages.RanDown:
         proofs = tuple(encode_fact(proof).decode() for proof in self._runtime.plan.proofs)
-        return wire.RanDown(counted(self._loop.readings.counters()), proofs)
+        return messages.RanDown(counted(self._loop.readings.counters()), proofs)
 
-    def _tune(self, tune: wire.Tune) -> None:
+    def _tune(self, tune: messages.TuningBegan) -> None:
         """Record that a tuning begins, unless it goes on after the server, or the client, was away."""
         plan, told = self._runtime.plan, (tune.metric, tune.mode, tune.definition)
         began, ended = plan.tunings.get(self.study, (None, None))
@@ -211,7 +211,7 @@ class Session:
             fact = StudyEnded(self.study, began.tuning, self._loop.readings.now(), outcome, text)
             self._loop.handle(events.ActionTaken(fact))
 
-    def _when(self, wait: Callable[[], Coroutine[Any, Any, None]], say: Callable[[], wire.Item]) -> None:
+    def _when(self, wait: Callable[[], Coroutine[Any, Any, None]], say: Callable[[], messages.Item]) -> None:
         """Say something when a coroutine has ended."""
 
         async def waited() -> None:
@@ -225,7 +225,7 @@ class Session:
     # From the loop.
 
     def _deliver(self, request: int, answer: Answer) -> None:
-        answered = wire.encode(wire.Answered.of(request, answer))
+        answered = messages.encode(messages.Answered.of(request, answer))
         self.outbox.put(answered, later=answer.order > self._told)  # it counts when it is durable
         self._highest = max(self._highest, answer.order)
         self.facts_committed()
@@ -234,19 +234,19 @@ class Session:
         """Say how far answers are durable, where one of this session waits for that."""
         if self._told < min(self._highest, self._loop.committed):
             self._told = self._loop.committed
-            self._put(wire.Committed(self._told))
+            self._put(messages.Committed(self._told))
 
     def broken(self, error: BaseException) -> None:
         """Say that the plan cannot go on."""
         waits = isinstance(error, StoreError | CheckpointError) or says_disk_full(error)
-        self._put(wire.Broken(wire.Failure.of(error), waits))
+        self._put(messages.Broken(messages.ErrorBody.of(error), waits))
 
     def noted(self, text: str) -> None:
         """Say something to a person."""
-        self._put(wire.Noted(text))
+        self._put(messages.Noted(text))
 
-    def _put(self, item: wire.Item) -> None:
-        self.outbox.put(wire.encode(item))
+    def _put(self, item: messages.Item) -> None:
+        self.outbox.put(messages.encode(item))
 
     # What a session shows, and its end.
 
@@ -255,7 +255,7 @@ class Session:
         """How far answers are durable that this session was told of."""
         return self._told
 
-    def beat(self) -> wire.Beat:
+    def beat(self) -> messages.PulseBody:
         """Return how training goes."""
         now = time.monotonic()
         asks = None
@@ -270,8 +270,11 @@ class Session:
             self._counting_took = self._counted_at - now
         return beat_of(self._loop.readings, self.study, pulse, self._steps)
 
-    def end(self) -> None:
-        """Handle what was taken in, and ask for nothing more. May be called twice."""
+    def end(self, is_last: bool) -> None:
+        """Handle what was taken in, and ask for nothing more. May be called twice.
+
+        What the study requires and protects goes with the last of its sessions.
+        """
         if self._is_over:
             return
         while self.handle_next():
@@ -280,8 +283,10 @@ class Session:
         for request in list(self._requests):
             self._withdraw(request)
         self._widen(None)
-        self._loop.handle(events.DeadlineSet(self.study))
-        self._loop.handle(events.StudyClosed(self.study))
+        if self.has_limits:
+            self._loop.handle(events.DeadlineSet(self.study))
+        if is_last:
+            self._loop.handle(events.StudyClosed(self.study))
         self._loop.has_begun(self.study)
         for task in self._tasks:
             task.cancel()

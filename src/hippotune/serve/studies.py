@@ -28,19 +28,22 @@ from hippotune.serve.clock import Moment
 from hippotune.serve.definition import Definition, Submission, differences
 from hippotune.serve.guard import Refused
 from hippotune.serve.hub import NotHere
-from hippotune.serve.messages import Failure
+from hippotune.serve.messages import ErrorBody
 from hippotune.serve.outbox import Outbox
 from hippotune.serve.records import Ended, Records, State, StudyRecord
 from hippotune.serve.tokens import Tokens
 from hippotune.study.limits import Limits
 
+# A process that ends so often in a row is not started again; one that ran for long begins another row.
 _MOST_STARTS = 3
+_LONG_SECONDS = 600.0
+_PAUSE_SECONDS = 1.0
 _LAST_LINES = 20
 # What a study spends is written down when it has spent this part of its budget again.
 _PART_OF_BUDGET = 0.01
 
 
-class Live:
+class TunedStudy:
     """A study that this server knows: its record, and what is told of it while it is tuned."""
 
     def __init__(self, record: StudyRecord, aio: asyncio.AbstractEventLoop) -> None:
@@ -48,6 +51,7 @@ class Live:
         self.outbox = Outbox(aio)
         self.snapshot: bytes = b""
         self.process: Kept | None = None
+        self.is_over = threading.Event()
         self.spent_before = record.spent
 
     @property
@@ -56,7 +60,8 @@ class Live:
         return self.record.state == "running"
 
     def end_process(self) -> None:
-        """Have the process of its tuner end, where there is one."""
+        """Have the process of its tuner end, where there is one, and no other begin."""
+        self.is_over.set()
         if (process := self.process) is not None:
             with suppress(OSError):
                 process.send_signal(signal.SIGTERM)
@@ -87,16 +92,15 @@ class Studies:
         self._url = url
         self._worker_user = worker_user
         self._certificate = certificate
-        self._studies: dict[str, Live] = {}
+        self._studies: dict[str, TunedStudy] = {}
         self._lock = threading.RLock()
-        self._is_closing = False
         self._aio: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
         """Take up the studies that were running when the last server ended."""
         self._aio = asyncio.get_running_loop()
         for record in self._records.read_all():
-            live = self._studies[record.name] = Live(record, self._aio)
+            live = self._studies[record.name] = TunedStudy(record, self._aio)
             if live.is_running:
                 self._start(live)
             else:
@@ -112,7 +116,7 @@ class Studies:
         running = [live.record.submission for live in list(self._studies.values()) if live.is_running]
         return {digest for each in running for digest in (each.definition.code.digest, each.tuned.digest)}
 
-    def get(self, name: str) -> Live:
+    def get(self, name: str) -> TunedStudy:
         """Return a study; `NotHere` where there is none."""
         if name not in self._studies:
             known = ", ".join(sorted(self._studies)) or "none"
@@ -149,11 +153,11 @@ class Studies:
         record = StudyRecord(name, user, submission, "running", time.time(), began=Moment.now())
         self._records.keep(record)
         assert self._aio is not None
-        live = self._studies[name] = Live(record, self._aio)
+        live = self._studies[name] = TunedStudy(record, self._aio)
         self._start(live)
         return record
 
-    def _check_same(self, known: Live, submission: Submission, user: str) -> None:
+    def _check_same(self, known: TunedStudy, submission: Submission, user: str) -> None:
         record = known.record
         if not owned(record, user):
             raise Refused(409, f"study {record.name!r} belongs to {record.user}: give yours another name")
@@ -192,37 +196,37 @@ class Studies:
     def stop(self, name: str) -> None:
         """End a study where it is; what it has trained stays, and submitted again it goes on."""
         live = self.get(name)
-        self.end(name, Ended(Failure("HippoError", f"study {name!r} was stopped by hippo stop")), "stopped")
+        self.end(name, Ended(ErrorBody("HippoError", f"study {name!r} was stopped by hippo stop")), "stopped")
         live.end_process()
 
     def close(self) -> None:
         """End all tuner processes; their studies go on with the next server."""
-        self._is_closing = True
         for live in list(self._studies.values()):
             live.end_process()
             live.outbox.close()
 
     # Tuner processes.
 
-    def _start(self, live: Live) -> None:
+    def _start(self, live: TunedStudy) -> None:
         # The system ends a process with the thread that started it: that one waits.
         threading.Thread(target=self._tend, args=[live], name="tuner", daemon=True).start()
 
-    def _tend(self, live: Live) -> None:
-        said = ""
-        for attempt in range(_MOST_STARTS):
+    def _tend(self, live: TunedStudy) -> None:
+        said, starts = "", 0
+        while starts < _MOST_STARTS:
+            began = time.monotonic()
             try:
                 said = self._run(live)
             except (HippoError, OSError) as error:  # no memory, or no room for a file
                 said = str(error)
-            if not live.is_running or self._is_closing:
+            starts = 1 if time.monotonic() - began >= _LONG_SECONDS else starts + 1
+            if not live.is_running or live.is_over.wait(starts * _PAUSE_SECONDS):
                 return
-            time.sleep(attempt + 1)
-        failure = Failure("HippoError", f"the tuner's process ended {_MOST_STARTS} times in a row:\n{said}")
+        failure = ErrorBody("HippoError", f"the tuner's process ended {_MOST_STARTS} times in a row:\n{said}")
         with suppress(NotHere):
             self.end(live.record.name, Ended(failure))
 
-    def _run(self, live: Live) -> str:
+    def _run(self, live: TunedStudy) -> str:
         """Run a tuner's process to its end; return its last words."""
         record = live.record
         live.spent_before = record.spent
@@ -245,6 +249,8 @@ class Studies:
                 log,
                 self._worker_user,
             )
+            if live.is_over.is_set():  # since before there was a process to end
+                live.end_process()
             try:
                 process.wait()
             finally:

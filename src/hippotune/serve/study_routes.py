@@ -19,10 +19,10 @@ from hippotune.serve.definition import Submission
 from hippotune.serve.guard import Guard, Refused, read_body, reply
 from hippotune.serve.hub import Hub, NotHere
 from hippotune.serve.messages import encode
-from hippotune.serve.records import Ended, StudyLine, StudyRecord, line_of
+from hippotune.serve.records import MOST_NOTES, Ended, StudyLine, StudyRecord, line_of
 from hippotune.serve.routes import Route
 from hippotune.serve.streams import PULSES, event, following, pause_of, streamed
-from hippotune.serve.studies import Live, Studies, owned
+from hippotune.serve.studies import Studies, TunedStudy, owned
 
 _END_BYTES = 256 << 20
 _ALL = "/studies"
@@ -32,7 +32,7 @@ class Going(Struct, forbid_unknown_fields=True):
     """What a tuner's process has to tell: how it goes, texts for people, and worker-seconds spent."""
 
     snapshot: msgspec.Raw = msgspec.Raw()
-    notes: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+    notes: Annotated[tuple[str, ...], Meta(max_length=MOST_NOTES)] = ()
     spent: Annotated[float, Meta(ge=0)] = 0.0
 
 
@@ -159,7 +159,7 @@ class StudyRoutes:
         await asyncio.to_thread(self._studies.end, live.record.name, end)
         return Response(status_code=204)
 
-    def _own(self, request: Request) -> Live:
+    def _own(self, request: Request) -> TunedStudy:
         live, user = self._studies.get(_name(request)), request.state.user
         if not owned(live.record, user.name) and not user.may("admin"):
             raise Refused(403, f"the study belongs to {live.record.user}")

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -25,9 +24,10 @@ from hippotune.sequences.custom import refuse_functions
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.following import address
+from hippotune.serve.client.waiting import ServerLost
 from hippotune.serve.definition import Submission
-from hippotune.serve.messages import Failure
-from hippotune.serve.records import Ended
+from hippotune.serve.messages import ErrorBody
+from hippotune.serve.records import MOST_NOTES, Ended
 from hippotune.serve.reports import ended_of
 from hippotune.study.limits import Limits
 from hippotune.study.study import Study
@@ -68,13 +68,18 @@ class PostedView(View):
     def _post(self) -> None:
         self._posted = time.monotonic()
         with self._lock:
-            notes, self._notes = self._notes, []
+            notes, self._notes = self._notes[:MOST_NOTES], self._notes[MOST_NOTES:]
         body: dict[str, object] = {"notes": notes}
         if self._snapshot is not None:
             body["snapshot"] = msgspec.Raw(encode_value(self._snapshot))
             body["spent"] = self._spent()
-        with suppress(HippoError):  # it is said again when the server is back
+        try:
             self._api.call_once("POST", self._address, body)
+        except ServerLost:  # it is said again when the server is back
+            with self._lock:
+                self._notes = notes + self._notes
+        except HippoError:  # refused: it would be again
+            pass
 
     def close(self) -> None:
         """Post how things ended."""
@@ -120,9 +125,9 @@ def run(submission: Submission, trainer: type[Trainer], tuner: Tuner, limits: Li
         report = tune(study, tuner, limits, view)
         return ended_of(report, connection.remote.key, connection.remote.first_fact)
     except HippoError as error:
-        return Ended(Failure.of(error))
+        return Ended(ErrorBody.of(error))
     except Exception as error:
-        return Ended(Failure("HippoError", f"the tuner failed:\n{describe(error)}"))
+        return Ended(ErrorBody("HippoError", f"the tuner failed:\n{describe(error)}"))
     finally:
         study.close()
 
@@ -141,9 +146,9 @@ def main() -> None:
             tuner = pickle.loads(content)
         end = run(submission, trainer, tuner, limits, api)
     except HippoError as error:
-        end = Ended(Failure.of(error))
+        end = Ended(ErrorBody.of(error))
     except Exception as error:
-        end = Ended(Failure("HippoError", f"the tuner cannot be loaded:\n{describe(error)}"))
+        end = Ended(ErrorBody("HippoError", f"the tuner cannot be loaded:\n{describe(error)}"))
     api.call("POST", f"{address(submission.definition.study)}/end", end)
 
 

@@ -22,7 +22,7 @@ CAME = "hippo.came"
 _AT_ONCE = 10
 
 
-class Turns:
+class RequestTurns:
     """See the module."""
 
     def __init__(self) -> None:

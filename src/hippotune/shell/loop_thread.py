@@ -88,6 +88,12 @@ class LoopThread(ABC):
             self._aio.close()
 
 
+def is_being_cancelled() -> bool:
+    """Whether this very task is cancelled, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def _cancel_others() -> None:
     """Cancel all tasks of the loop but this one: those who wait for what will not come any more."""
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

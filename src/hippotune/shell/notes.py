@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _log = logging.getLogger("hippotune")
-# How many texts are remembered.
-_REMEMBERED = 500
+REMEMBERED = 500
+"""How many texts are remembered."""
 
 
 class Notes:
@@ -18,7 +18,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: deque[str] = deque(maxlen=_REMEMBERED)
+        self._said: deque[str] = deque(maxlen=REMEMBERED)
         self._unread: list[str] = []
         self._readers = 0
 

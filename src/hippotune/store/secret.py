@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hippotune import portable
-from hippotune.durable import sync
+from hippotune.durable import make_once
 from hippotune.errors import StoreError
 from hippotune.plan.facts import Checkpoint, Position
 
@@ -155,21 +155,9 @@ def _read(path: Path) -> bytes | None:
 
 def _make(path: Path) -> None:
     """Put a new key there, whole from the first moment on; the key of a process that is quicker stays."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o600)
-        try:
-            if portable.user() is not None:
-                os.fchmod(descriptor, 0o600)
-            os.write(descriptor, secrets.token_bytes(_BYTES))
-            os.fsync(descriptor)
-            with suppress(FileExistsError, FileNotFoundError):  # another process has made one meanwhile
-                os.link(temporary, path)
-        finally:
-            os.close(descriptor)
-            temporary.unlink(missing_ok=True)
-        sync(path.parent)
+        make_once(path, secrets.token_bytes(_BYTES))
     except OSError as error:
         raise StoreError(
             f"the key file {path} cannot be made: {error.strerror}; check that its folder is writable "

@@ -19,7 +19,7 @@ import msgspec
 
 from hippotune.errors import HippoError, InvalidInput
 from hippotune.serve.client.waiting import Outage, Pause, ServerLost
-from hippotune.serve.messages import Failure
+from hippotune.serve.messages import ErrorBody
 from hippotune.serve.version import HEADER, VERSION
 
 WAITED_STATUSES = (429, 502, 503, 504, 507)
@@ -227,9 +227,9 @@ def _read(response: httpx.Response, kind: Any) -> Any:
     if response.status_code < 400:
         return None if kind is None else msgspec.json.decode(response.content, type=kind)
     try:
-        failure = msgspec.json.decode(response.content, type=Failure)
+        failure = msgspec.json.decode(response.content, type=ErrorBody)
     except msgspec.DecodeError:
-        failure = Failure("HippoError", response.text[:200] or "no words")
+        failure = ErrorBody("HippoError", response.text[:200] or "no words")
     if response.status_code in WAITED_STATUSES:
         raise ServerLost(f"the server at {response.url.host} asks to wait: {failure.text}", failure.text)
     error = failure.made()

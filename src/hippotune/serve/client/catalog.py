@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hippotune.history.history import History
 from hippotune.history.listing import Listed
 from hippotune.history.studies import asked_as, chosen_study
-from hippotune.serve.bodies import CatalogLine, Reaches, Retried, Retry
+from hippotune.serve.bodies import CatalogLine, NodeSteps, Retried, Retry
 from hippotune.serve.client.api import Api
 from hippotune.serve.client.facts import read_facts
 from hippotune.store.catalog import StudyInfo
@@ -49,7 +49,7 @@ def remote_retry(url: str, name: str, plan: str | None, number: int | None) -> i
 def remote_printed(url: str, info: StudyInfo, reaches: Mapping[int, int]) -> list[str]:
     """Return what training printed along nodes of a study's plan."""
     path = f"/plans/{info.key.digest}/printed"
-    lines: list[str] = Api(url).call_once("POST", path, Reaches(dict(reaches)), list[str])
+    lines: list[str] = Api(url).call_once("POST", path, NodeSteps(dict(reaches)), list[str])
     return lines
 
 

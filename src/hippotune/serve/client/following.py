@@ -20,7 +20,7 @@ from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.facts import ServedLog
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.waiting import ServerLost
-from hippotune.serve.definition import PlanOpened, Submission, Tuned
+from hippotune.serve.definition import PlanOpened, Submission, TunerSpec
 from hippotune.serve.records import StudyLine, StudyRecord
 from hippotune.serve.reports import report_of
 from hippotune.shell.interrupts import ending_in_order
@@ -55,9 +55,12 @@ def tune_there(
         return f"left; study {study.name!r} goes on at {api.url}: {again}"
 
     with ending_in_order(left), open_view(show) as view:
+        connection.notes.clear()  # those of the plan: the tuner's process tells them
         send_study(study, tuner, limits=limits)
         was_sent = True
-        connection.notes.clear()  # the tuner's process tells them
+        for text in connection.notes:
+            view.note(text)
+        connection.notes.clear()
         feeds = _feeds(study, connection, sinks)
         with feeds.fed():
             record = follow(api, study.name, view)
@@ -119,7 +122,7 @@ def send_study(
     content = (
         None if described is not None else dumped(tuner, definition.code.by_value, in_reach(definition.code))
     )
-    tuned = Tuned(
+    tuned = TunerSpec(
         metric=tuner.metric,
         mode=tuner.mode,
         tuner=parts_of_object(tuner),

@@ -20,7 +20,7 @@ from hippotune.plan.facts import ProofRecorded, SpanRecorded
 from hippotune.protocol import events
 from hippotune.protocol.events import Event, Request
 from hippotune.protocol.wire import decode_fact
-from hippotune.serve import messages as wire
+from hippotune.serve import messages
 from hippotune.serve.client.api import AsyncApi, ServerRefused
 from hippotune.serve.client.outgoing import Outgoing
 from hippotune.serve.client.readings import RemoteReadings
@@ -47,7 +47,7 @@ class RemoteLoop:
         self,
         api: AsyncApi,
         readings: RemoteReadings,
-        renew: Callable[[], Coroutine[Any, Any, tuple[str, wire.SessionOpened]]],
+        renew: Callable[[], Coroutine[Any, Any, tuple[str, messages.SessionOpened]]],
         note: Callable[[str], None],
         new_pause: Callable[[], Pause],
     ) -> None:
@@ -62,7 +62,7 @@ class RemoteLoop:
         self.address = ""
         self._deliver: dict[int, Deliver] = {}
         self._heard: dict[int, set[tuple[int, bool]]] = {}
-        self._not_durable: list[wire.Answered] = []
+        self._not_durable: list[messages.Answered] = []
         self._next_request = 0
         self._listening: list[Listener] = []
         self._on_idle: list[Callable[[], None]] = []
@@ -71,7 +71,7 @@ class RemoteLoop:
         self._done = 1
         self._committed = -1
         self._after = 0
-        self._waiting: dict[type, asyncio.Future[None]] = {}
+        self._waiting: list[tuple[messages.Prove | messages.RunDown, asyncio.Future[None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -79,7 +79,7 @@ class RemoteLoop:
         self._begin(await self._opened())
         self._tasks = [self._aio.create_task(self._live())]
 
-    def _begin(self, opened: wire.SessionOpened) -> None:
+    def _begin(self, opened: messages.SessionOpened) -> None:
         self._committed = opened.committed
         self._done = 1
         self._after = 0
@@ -114,17 +114,17 @@ class RemoteLoop:
 
     def handle(self, event: Event) -> None:
         """Send an event."""
-        messages = messages_of(event, self._notes_repeated)
+        said = messages_of(event, self._notes_repeated)
         if isinstance(event, events.GroupSubmitted):
             self.readings.place(event.requests)
             self._notes_repeated = False
-        for message in messages:
+        for message in said:
             self._outgoing.put(message)
 
     def has_begun(self, study: str) -> None:
         """Say that the study has asked for something and waits."""
         if not self._outgoing.said.has_begun:
-            self._outgoing.put(wire.Begun())
+            self._outgoing.put(messages.FirstGroupSent())
 
     def alarm(self, time: float, call: Callable[[], None]) -> None:
         """Have something called at a time of the server's clock."""
@@ -148,21 +148,21 @@ class RemoteLoop:
         self._listening.append(listener)
         if self.error is not None:
             listener.broken(self.error)
-        self._outgoing.put(wire.Begin())
+        self._outgoing.put(messages.TunerBegins())
 
     def tuner_ends(self, listener: Listener) -> None:
         """A tuner asks for nothing more."""
         if listener in self._listening:
             self._listening.remove(listener)
-            self._outgoing.put(wire.End())
+            self._outgoing.put(messages.TunerEnds())
 
     def tuning_begins(self, tuner: Tuner, limits: Limits) -> None:
         """Have the log say that a tuning begins."""
-        self._outgoing.put(wire.Tune(tuner.metric, tuner.mode, definition_of(tuner, limits)))
+        self._outgoing.put(messages.TuningBegan(tuner.metric, tuner.mode, definition_of(tuner, limits)))
 
     def tuning_ends(self, outcome: str, text: str) -> None:
         """Have the log say how a tuning ended."""
-        self._outgoing.put(wire.Tuned(outcome, text))
+        self._outgoing.put(messages.TuningEnded(outcome, text))
 
     @property
     def is_busy(self) -> bool:
@@ -177,16 +177,17 @@ class RemoteLoop:
 
     async def proved(self, audits: bool) -> None:
         """Wait until nothing is provisional any more."""
-        await self._answered(wire.Prove(audits), wire.Proved)
+        await self._answered(messages.Prove(audits))
 
     async def wait_idle_or_tuned(self) -> None:
         """Wait until what runs has ended, or others are at work."""
-        await self._answered(wire.RunDown(), wire.RanDown)
+        await self._answered(messages.RunDown())
 
-    async def _answered(self, message: wire.Message, kind: type) -> None:
+    async def _answered(self, question: messages.Prove | messages.RunDown) -> None:
         if self.error is None:
-            self._waiting[kind] = future = self._aio.create_future()
-            self._outgoing.put(message)
+            future: asyncio.Future[None] = self._aio.create_future()
+            self._waiting.append((question, future))
+            self._outgoing.put(question)
             await future
 
     # The connection.
@@ -211,7 +212,7 @@ class RemoteLoop:
             elif error is not None:
                 self._give_up(error)
 
-    async def _opened(self) -> wire.SessionOpened:
+    async def _opened(self) -> messages.SessionOpened:
         """Begin a session, as soon as there is a server that stays for long enough."""
         with self._new_pause() as pause:
             while True:
@@ -232,16 +233,15 @@ class RemoteLoop:
         except HippoError as error:
             self._give_up(error)
             return
-        waiting = [kind for kind, future in self._waiting.items() if not future.done()]
-        self._outgoing.restart(len(self._listening), waiting)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+        self._outgoing.restart(len(self._listening), [question for question, _ in self._waiting])
         self._begin(opened)
 
     async def _send(self) -> None:
         with self._new_pause() as pause:
             while True:
                 batch = await self._outgoing.batch()
-                messages = tuple(map(self._as_there, batch))
-                body = wire.Messages(self._outgoing.first, messages, self._after)
+                body = messages.Messages(self._outgoing.first, tuple(map(self._as_there, batch)), self._after)
                 try:
                     await self._api.call("POST", f"{self.address}/messages", body)
                 except ServerLost as error:
@@ -252,9 +252,9 @@ class RemoteLoop:
                 pause.over()
                 self._outgoing.sent(len(batch))
 
-    def _as_there(self, message: wire.Message) -> wire.Message:
-        if isinstance(message, wire.Limit) and message.worker_seconds is not None:
-            return wire.Limit(message.at, self.readings.as_there(message.worker_seconds))
+    def _as_there(self, message: messages.Message) -> messages.Message:
+        if isinstance(message, messages.Limit) and message.worker_seconds is not None:
+            return messages.Limit(message.at, self.readings.as_there(message.worker_seconds))
         return message
 
     async def _receive(self) -> None:
@@ -274,12 +274,12 @@ class RemoteLoop:
     def _take(self, kind: str, number: str, data: str) -> None:
         """Take in one event, as a whole."""
         if kind == "pulse":
-            self.readings.beats(msgspec.json.decode(data, type=wire.Beat))
+            self.readings.beats(msgspec.json.decode(data, type=messages.PulseBody))
             if self.readings.is_out:
                 for call in list(self._on_idle):
                     call()
             return
-        for item in wire.read_items(data):
+        for item in messages.read_items(data):
             self._take_item(item)
         self._after = int(number)
         waiting, self._not_durable = self._not_durable, []
@@ -291,29 +291,29 @@ class RemoteLoop:
         for listener in list(self._listening):
             listener.facts_committed()
 
-    def _take_item(self, item: wire.Item) -> None:
+    def _take_item(self, item: messages.Item) -> None:
         match item:
-            case wire.Answered():
+            case messages.Answered():
                 self._not_durable.append(item)
-            case wire.Committed(order):
+            case messages.Committed(order):
                 self._committed = max(self._committed, order)
-            case wire.Done(number):
+            case messages.Done(number):
                 self._done = max(self._done, number)
-            case wire.Noted(text):
+            case messages.Noted(text):
                 self.note(text)
-            case wire.Broken(error, waits):
+            case messages.Broken(error, waits):
                 if waits:
                     raise _Renewed(f"the server cannot go on, and is tried again: {_in_short(error.text)}")
                 self._give_up(error.made())
-            case wire.RanDown(counters, proofs):
+            case messages.RanDown(counters, proofs):
                 facts = map(decode_fact, proofs)
                 self.proofs = tuple(fact for fact in facts if isinstance(fact, ProofRecorded))
                 self.readings.counted(counters)
-                self._settle(wire.RanDown)
-            case wire.Proved():
-                self._settle(wire.Proved)
+                self._settle(messages.RunDown)
+            case messages.Proved():
+                self._settle(messages.Prove)
 
-    def _tell(self, item: wire.Answered) -> None:
+    def _tell(self, item: messages.Answered) -> None:
         if item.final:
             self._outgoing.said.answered(item.request)
         if (deliver := self._deliver.get(item.request)) is None:
@@ -328,17 +328,21 @@ class RemoteLoop:
         deliver(item.made())
 
     def _settle(self, kind: type) -> None:
-        future = self._waiting.pop(kind, None)
-        if future is not None and not future.done():
-            future.set_result(None)
+        """The first question of a kind is answered; who asked it may wait no more."""
+        for index, (question, future) in enumerate(self._waiting):
+            if isinstance(question, kind):
+                del self._waiting[index]
+                if not future.done():
+                    future.set_result(None)
+                return
 
     def _give_up(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
             for listener in list(self._listening):
                 listener.broken(error)
-            for kind in list(self._waiting):
-                self._settle(kind)
+            while self._waiting:
+                self._settle(object)
 
     async def close(self) -> None:
         """End the session, when all that was said is sent."""

@@ -14,7 +14,7 @@ from hippotune.plan.plan import Plan, unique_steps
 from hippotune.protocol.events import Request
 from hippotune.sequences.config import Config
 from hippotune.serve.beats import pulse_of, read_counters
-from hippotune.serve.messages import Beat, Counted
+from hippotune.serve.messages import Counted, PulseBody
 from hippotune.shell.pulse import Pulse
 from hippotune.shell.readings import Counters, Pace
 
@@ -29,20 +29,20 @@ class RemoteReadings:
     def __init__(self, unshared: Callable[[Config, int], int]) -> None:
         self._unshared = unshared
         self._plan = Plan()
-        self._beat: Beat | None = None
+        self._beat: PulseBody | None = None
         self._at = 0.0
         self._counters = self._ahead = _ZERO
         self._spent_ahead = 0.0
         self._left: int | None = None
 
-    def renewed(self, beat: Beat) -> None:
+    def renewed(self, beat: PulseBody) -> None:
         """Another session has begun."""
         self._ahead = read_counters(beat.counters).minus(self.counters())
         spent = 0.0 if self._beat is None else self._beat.spent - self._spent_ahead
         self._spent_ahead = beat.spent - spent
         self.beats(beat)
 
-    def beats(self, beat: Beat) -> None:
+    def beats(self, beat: PulseBody) -> None:
         """A pulse has come."""
         self._beat, self._at = beat, monotonic()
         self.counted(beat.counters)
@@ -57,7 +57,7 @@ class RemoteReadings:
             self._plan.place(request.config, request.step, request.isolation_key)
 
     @property
-    def _last(self) -> Beat:
+    def _last(self) -> PulseBody:
         assert self._beat is not None
         return self._beat
 

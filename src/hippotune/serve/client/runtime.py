@@ -14,7 +14,7 @@ from typing import TypeVar
 from hippotune.protocol.events import WidthChanged
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.sequences.config import Config
-from hippotune.serve.bodies import Reach, SessionStart, Steps
+from hippotune.serve.bodies import ConfigStep, SessionStart, Steps
 from hippotune.serve.client.api import Api, AsyncApi, ServerRefused
 from hippotune.serve.client.loop import RemoteLoop
 from hippotune.serve.client.readings import RemoteReadings
@@ -68,9 +68,9 @@ class RemoteRuntime(LoopThread):
         return address, session
 
     def _unshared(self, config: Config, step: int) -> int:
-        reach = Reach(config.to_json(), step)
+        wanted = ConfigStep(config.to_json(), step)
         found: Steps = self.while_open(
-            lambda: self._api.call("POST", f"/plans/{self.key}/unshared", reach, Steps)
+            lambda: self._api.call("POST", f"/plans/{self.key}/unshared", wanted, Steps)
         )
         return found.steps
 
