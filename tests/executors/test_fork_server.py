@@ -65,6 +65,8 @@ def test_what_a_file_imports_is_imported_ahead_unless_its_workers_do_not_need_it
     used = fork_server.warm_up(environment, ("numpy", "hippotune.trainers.base"))
     assert used is expected
     fork_server.expect(environment, ("numpy",))
+    assert not fork_server._expected, "there is one that serves"
+    fork_server.expect(environment, ("scipy",))
     (unused,) = fork_server._expected.values()
     other = fork_server.warm_up(environment, ())
     assert other is not unused

@@ -242,10 +242,16 @@ def _drop_ended(servers: dict[_Key, ForkServer]) -> None:
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
     """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
 
-    It serves the first workers of this environment, if they need these modules and perhaps others.
+    It serves the first workers of this environment, if they need these modules and perhaps others. Where there
+    is one that has them, none is started.
     """
+    surroundings = _surroundings(environment)
     with _lock:
-        expected = _expected[_surroundings(environment)] = ForkServer(environment, modules)
+        _drop_ended(_servers)
+        there = [server for key, server in _servers.items() if key[: len(surroundings)] == surroundings]
+        if surroundings in _expected or any(set(modules) <= set(server.modules) for server in there):
+            return
+        expected = _expected[surroundings] = ForkServer(environment, modules)
     atexit.register(_give_up, expected)
 
 
