@@ -30,20 +30,34 @@ def part(path: Path, start: int, end: int) -> Path:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A path on one or more workers: it evaluates at `evaluations`, saves at `saves` and stops at `end`.
+    """A path on one or more workers. Its promises belong to `Promises`, which alone changes them.
 
-    Its promises belong to `Promises`, which alone changes them. `study` is the study whose turn it was; the
-    lease may serve others too. `settled` are the steps whose saves have ended, successfully or not. `peers`
-    train it together with `worker`. Its last event said that it was at step `at`, at the time `updated_at`. A
-    lease that is `stopping` takes on nothing more; if it is to go on at another width, it has a `claim` to
-    that many slots. One that is `alone` has one stage, and its slot to itself. `taken` are the steps along
-    each node, and the seconds that they took; `logged` are numbers that are not recorded yet. At the steps
-    `fingerprints` it reports its state. A `proof` repeats what was trained before; `startup` are the seconds
-    that its interpreter took to start, if it has one of its own. `platform` is that of its worker. If it were
-    lost now, training would go on from the step `resumes_at`; `interims` are the steps of its interim
-    checkpoints, saved every `checkpoint_every` seconds. The `payers` are the studies that wait for its
-    results, and are charged for it up to `paid_until`. A lease that is `cut` ends to make room for others;
-    `cut_at` is the step where it ended, if nothing else was to be saved there.
+    Attributes
+    ----------
+    study
+        The study whose turn it was; the lease may serve others too.
+    worker, peers
+        The worker that leads, and those that train it together with that one; all are on one `platform`.
+    end, saves, evaluations, fingerprints
+        The steps at which it stops, saves, evaluates and reports its state; `last_sent` is what the worker
+        was told of them. Saves at the steps `settled` have ended, successfully or not.
+    at, updated_at
+        The step of its last event, and when that came.
+    stopping, claim
+        Whether it takes on nothing more; the width that it is to go on at, if that is why.
+    alone
+        Whether it has one stage, and its slot to itself.
+    taken, logged
+        Steps along each node, with their seconds; numbers that are not recorded yet.
+    proof, startup
+        Whether it repeats what was trained before; the seconds that an interpreter of its own took to start.
+    resumes_at, interims, checkpoint_every
+        The step from which training would go on if it were lost now; the steps of its interim checkpoints,
+        and the seconds between these.
+    payers, paid_until
+        The studies that wait for its results, and the time up to which they are charged for it.
+    cut, cut_at
+        Whether it ends to make room for others; the step where it did, if nothing else was to be saved there.
     """
 
     id: int

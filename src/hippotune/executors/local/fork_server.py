@@ -242,8 +242,8 @@ def _drop_ended(servers: dict[_Key, ForkServer]) -> None:
 def expect(environment: Mapping[str, str], modules: Sequence[str]) -> None:
     """Start a server for workers that will probably be wanted; where they are not, it ends with this process.
 
-    It serves the first workers of this environment, if they need these modules and perhaps others. Where there
-    is one that has them, none is started.
+    It serves the first workers of this environment, if they need these modules and perhaps others. None is
+    started where there is one that has them.
     """
     surroundings = _surroundings(environment)
     with _lock:
