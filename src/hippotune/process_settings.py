@@ -100,12 +100,12 @@ class Surroundings:
 
     def __init__(self) -> None:
         self.settings = capture()
-        self._folder = os.getcwd()
+        self._folder = _working_folder()
 
     def put_back(self) -> None:
         """Have them as they were."""
         restore(self.settings)
-        if os.getcwd() != self._folder:
+        if self._folder is not None and _working_folder() != self._folder:
             os.chdir(self._folder)
 
     def adopt(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
@@ -115,6 +115,13 @@ class Surroundings:
                 self.settings.pop(name, None)
                 if name in first:
                     self.settings[name] = first[name]
+
+
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return None
 
 
 def _changed(settings: Mapping[str, object]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 import itertools
 
+import numpy as np
 import pytest
 
 from hippotune.errors import InvalidInput
@@ -102,6 +103,10 @@ def test_drawing_from_a_grid_draws_nothing_twice():
     assert sorted(map(hash, grid.draw(20, seed=3))) == sorted(map(hash, grid))
     assert len(set(grid.draw(7, seed=0))) == 7
     assert grid.draw(7, seed=0) == grid.draw(7, seed=0) != grid.draw(7, seed=1)
+
+
+def test_arrays_are_lists_of_their_numbers():
+    assert list(Grid({"lr": np.linspace(0, 1, 3)})) == list(Grid({"lr": [0.0, 0.5, 1.0]}))
 
 
 MISTAKES = [

@@ -1,8 +1,8 @@
 """How hyper-parameters are written, and what follows from it: one config by asking, or all of them in order.
 
-A hyper-parameter is a plain value or a sequence (always the same), a list or a `Choice` (one of these), a
-number's distribution, or a sequence with distributions among its parameters (a family). Options of a choice
-may be any of these again, and an `Option` brings hyper-parameters of its own.
+A hyper-parameter is a plain value or a sequence (always the same), a list, an array or a `Choice` (one of
+these), a number's distribution, or a sequence with distributions among its parameters (a family). Options of
+a choice may be any of these again, and an `Option` brings hyper-parameters of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from hippotune.errors import InvalidInput
 from hippotune.sequences.base import Sequence
@@ -39,6 +41,8 @@ def checked(parameters: Parameters) -> dict[str, Any]:
 def _checked(name: str, notation: Any) -> Any:
     if not isinstance(name, str) or not name or "/" in name:
         raise InvalidInput(f"hyper-parameter name is {name!r}; expected a non-empty string without '/'")
+    if isinstance(notation, np.ndarray) and notation.ndim == 1:
+        notation = notation.tolist()
     if isinstance(notation, list | range):
         if not notation:
             raise InvalidInput(f"hyper-parameter {name!r} is an empty list; expected at least one value")
@@ -58,7 +62,7 @@ def _checked(name: str, notation: Any) -> Any:
     except InvalidInput:
         raise InvalidInput(
             f"hyper-parameter {name!r} is {notation!r}; "
-            "expected a value, a sequence, a list of them or a distribution"
+            "expected a value, a sequence, a list of them ([0.1, 0.2]) or a distribution"
         ) from None
     return notation
 
