@@ -56,7 +56,7 @@ def test_questions_at_the_same_time_are_answered_each_and_asked_again_of_another
         outage = Outage("http://127.0.0.1:1")
         loop = RemoteLoop(cast("Any", None), readings, renew, print, lambda: Pause(60.0, outage))
         first, left, last = (asyncio.create_task(loop.proved(audits)) for audits in (True, True, False))
-        ran_down = asyncio.create_task(loop.run_down())
+        ran_down = asyncio.create_task(loop.wait_idle_or_tuned())
         await asyncio.sleep(0)
         loop._take_item(messages.Proved())
         await asyncio.wait_for(first, SECONDS)
