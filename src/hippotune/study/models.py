@@ -34,7 +34,7 @@ class Held:
     runtime: Runtime
     checkpoint: Checkpoint
     metrics: Mapping[str, float]
-    let_go: Callable[[], None]
+    release: Callable[[], None]
 
 
 def failed_trial(result: Result) -> TrialFailed:
@@ -48,12 +48,12 @@ def failed_trial(result: Result) -> TrialFailed:
 
 
 @contextmanager
-def letting_go_on_errors(keeping: Tuning) -> Iterator[None]:
+def releasing_on_errors(keeping: Tuning) -> Iterator[None]:
     """Where the block is left by an error, the checkpoints that it kept are subject to the budget again."""
     try:
         yield
     except BaseException:
-        keeping.let_go()
+        keeping.release()
         raise
 
 
@@ -85,7 +85,7 @@ class Models:
             held = await self._hold(trial, step, runtime)
         except (TrialFailed, CheckpointError):  # it had to be trained again: there is no model, but a result
             return without_model
-        held.let_go()
+        held.release()
         path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)
         load = partial(self._load_best, trial, step, held)
         return Best(trial.number, trial.config, step, result.metrics, path, listed, load)
@@ -123,7 +123,7 @@ class Models:
             yield held
         finally:
             with suppress(PlanClosed):
-                held.runtime.ask(held.let_go)
+                held.runtime.ask(held.release)
 
     @contextmanager
     def opener(self, config: Config, step: int) -> Iterator[Opener]:
@@ -134,7 +134,7 @@ class Models:
     async def _hold(self, who: Config | Trial, step: int, runtime: Runtime) -> Held:
         """See to it that a trial's state is in a checkpoint that is whole, training again what is not."""
         keeping = self._study._tuning(runtime.loop, keep=True)
-        with letting_go_on_errors(keeping):
+        with releasing_on_errors(keeping):
             for _ in range(2):
                 (result,) = await keeping.once(TrialGroup(((who, step),)))
                 who = result.trial
@@ -143,7 +143,7 @@ class Models:
                 node = runtime.plan.find(who.config, step, keeping.placement.isolation_key(who)).holder(step)
                 if await runtime.is_whole(Position(node.id, step)):
                     assert result.metrics is not None
-                    return Held(runtime, node.checkpoints[step], result.metrics, keeping.let_go)
+                    return Held(runtime, node.checkpoints[step], result.metrics, keeping.release)
             raise CheckpointError(
                 f"the checkpoint at step {step} was damaged right after it was saved: check the disk that "
                 f"holds {runtime.files.where}"

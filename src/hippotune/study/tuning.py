@@ -53,7 +53,7 @@ class _TimeUp(BaseException):
 class Tuning:
     """A tuner's trials on a running loop. `share=False` keeps every trial to itself.
 
-    With `keep`, a result comes when its state is in a checkpoint, which stays until `let_go`. Configs are
+    With `keep`, a result comes when its state is in a checkpoint, which stays until `release`. Configs are
     completed before they are placed; along `trunks`, checkpoints are kept where branches are likely. What the
     tuner hears is told to `heard`.
     """
@@ -154,7 +154,7 @@ class Tuning:
         """The limit that has ended the tuning, if one has."""
         return self.limits.ended_by
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The checkpoints that were kept are subject to the budget again."""
         for number in self._kept:
             self._loop.handle(RequestWithdrawn(number))

@@ -16,7 +16,7 @@ from hippotune.sequences.config import Config
 from hippotune.serve.bodies import Located, WhichModel
 from hippotune.shell.loop_thread import PlanClosed
 from hippotune.study.best import Best
-from hippotune.study.models import Models, failed_trial, letting_go_on_errors
+from hippotune.study.models import Models, failed_trial, releasing_on_errors
 from hippotune.trainers.base import Trainer
 from hippotune.tuners.base import Result, Trial, TrialGroup
 
@@ -47,7 +47,7 @@ class RemoteModels(Models):
                 ask = partial(self._connection.api.call, "POST", address, which, Located)
                 found: Located = await asyncio.to_thread(self._connection.remote.while_open, ask)
             finally:
-                keeping.let_go()
+                keeping.release()
             path = Path(found.path)
         return self.described(trial, step, result.metrics, path)
 
@@ -106,14 +106,14 @@ class RemoteModels(Models):
             remote.while_open(partial(self._connection.api.download, address, which, file))
         finally:
             with suppress(PlanClosed):
-                self._connection.remote.ask(keeping.let_go)
+                self._connection.remote.ask(keeping.release)
         assert result.metrics is not None
         return which, result.metrics
 
     async def _keep(self, who: Config | Trial, step: int, runtime: Runtime) -> tuple[Tuning, Result]:
         """See to it that a trial's state is in a checkpoint, until it is let go."""
         keeping = self._study._tuning(runtime.loop, keep=True)
-        with letting_go_on_errors(keeping):
+        with releasing_on_errors(keeping):
             (result,) = await keeping.once(TrialGroup(((who, step),)))
             if result.failed:
                 raise failed_trial(result)
