@@ -7,6 +7,8 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +16,96 @@ import numpy as np
 import pytest
 import torch
 
-from hippotune import Config, process_settings
+from hippotune import Config
+from hippotune.trainers import process_settings
 from hippotune.trainers.base import Trainer
+from hippotune.trainers.loading import load_trainer
 from hippotune.trainers.session import Session
 
-SETTINGS: dict[str, Callable[[], object]] = {
-    "default dtype": lambda: torch.set_default_dtype(torch.float64),
-    "default device": lambda: torch.set_default_device("meta"),
-    "matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
-    "gradients": lambda: torch.set_grad_enabled(False),
-    "anomalies": lambda: torch.autograd.set_detect_anomaly(True),
-    "denormals": lambda: torch.set_flush_denormal(True),
-    "attention": lambda: torch.backends.cuda.enable_flash_sdp(False),
-    "a flag": lambda: setattr(torch.backends.mkldnn, "enabled", False),
-    "numpy": lambda: np.seterr(all="raise"),
-    "decimal": lambda: setattr(decimal.getcontext(), "prec", 5),
-    "rounding": lambda: setattr(decimal.getcontext(), "rounding", decimal.ROUND_UP),
+Change = Callable[[], object]
+Read = Callable[[], object]
+
+TINY, ONE = 5e-324, 1.0
+
+
+def flag(path: str, value: object) -> tuple[Change, Read]:
+    """A setting that is an attribute of torch."""
+    owner, name = path.rsplit(".", 1)
+    return lambda: setattr(attrgetter(owner)(torch), name, value), lambda: attrgetter(path)(torch)
+
+
+SETTINGS: dict[str, tuple[Change, Read]] = {
+    "dtype": (lambda: torch.set_default_dtype(torch.float64), torch.get_default_dtype),
+    "device": (lambda: torch.set_default_device("meta"), torch.get_default_device),
+    "medium": (lambda: torch.set_float32_matmul_precision("medium"), torch.get_float32_matmul_precision),
+    "gradients": (lambda: torch.set_grad_enabled(False), torch.is_grad_enabled),
+    "anomalies": (lambda: torch.autograd.set_detect_anomaly(True), torch.is_anomaly_enabled),
+    "denormals": (lambda: torch.set_flush_denormal(True), lambda: TINY * ONE > 0),
+    "autocast": (
+        lambda: torch.set_autocast_enabled("cpu", True),
+        lambda: torch.is_autocast_enabled("cpu"),
+    ),
+    "attention": (
+        lambda: torch.backends.cuda.enable_flash_sdp(False),
+        torch.backends.cuda.flash_sdp_enabled,
+    ),
+    "fast path": (
+        lambda: torch.backends.mha.set_fastpath_enabled(False),
+        torch.backends.mha.get_fastpath_enabled,
+    ),
+    "oneDNN": flag("backends.mkldnn.enabled", False),
+    "TF32": flag("backends.cuda.matmul.allow_tf32", True),
+    "precision": flag("backends.fp32_precision", "tf32"),
+    "precision on CPU": flag("backends.mkldnn.matmul.fp32_precision", "bf16"),
+    "precision of convolutions": flag("backends.cudnn.conv.fp32_precision", "ieee"),
+    "numpy": (lambda: np.seterr(all="raise"), np.geterr),
+    "decimal": (
+        lambda: setattr(decimal.getcontext(), "prec", 5),
+        lambda: decimal.getcontext().prec,
+    ),
+    "rounding": (
+        lambda: setattr(decimal.getcontext(), "rounding", decimal.ROUND_UP),
+        lambda: decimal.getcontext().rounding,
+    ),
 }
+
+
+def in_force() -> dict[str, str]:
+    """What the libraries themselves say."""
+    found = {}
+    for name, (_, read) in SETTINGS.items():
+        with suppress(RuntimeError):  # torch does not say what the old functions mean beside the new fields
+            found[name] = str(read())
+    return found
+
+
+USUAL = in_force()
 
 
 class Setting(Trainer):
     """Has one setting changed by its hyper-parameter, and says what is in force."""
 
     def build(self) -> None:
-        self.at_build = process_settings.capture()
+        self.at_build = in_force()
 
     def setup(self, hp: Mapping[str, Any]) -> None:
         if hp["changed"] != "nothing":
-            SETTINGS[hp["changed"]]()
+            SETTINGS[hp["changed"]][0]()
 
     def train(self) -> None:
-        self.at_train = process_settings.capture()
+        self.at_train = in_force()
         if self.settings.get("raises"):
             raise ArithmeticError("diverged")
 
     def evaluate(self) -> Mapping[str, float]:
-        return {"changed": float(len(process_settings.capture()))}
+        return {"changed": float(in_force() != USUAL)}
 
 
 @pytest.fixture(autouse=True)
 def settings_left_alone() -> Iterator[None]:
+    before = process_settings.capture()
     yield
-    process_settings.restore({})
+    process_settings.restore(before)
 
 
 def begun(session: Session, changed: str) -> Session:
@@ -67,9 +117,9 @@ def begun(session: Session, changed: str) -> Session:
 def test_what_a_trial_sets_reaches_no_other_trial(changed: str) -> None:
     session = begun(Session(Setting, {}, 0), changed)
     session.advance()
-    assert session.trainer.at_train  # type: ignore[attr-defined]
+    assert session.trainer.at_train != USUAL  # type: ignore[attr-defined]
     begun(session, "nothing").advance()
-    assert session.trainer.at_build == session.trainer.at_train == {}  # type: ignore[attr-defined]
+    assert session.trainer.at_build == session.trainer.at_train == USUAL  # type: ignore[attr-defined]
     assert session.evaluate() == {"changed": 0}
 
 
@@ -81,7 +131,6 @@ def test_what_a_trial_has_set_is_in_its_checkpoint(changed: str) -> None:
     session.snapshot()(content)
     expected = session.trainer.at_train  # type: ignore[attr-defined]
     for other in (begun(session, "nothing"), Session(Setting, {}, 0)):
-        process_settings.restore({})
         other.start(Config({"changed": changed}), 1, io.BytesIO(content.getvalue()), warm=False)
         other.advance()
         assert other.trainer.at_train == expected  # type: ignore[attr-defined]
@@ -91,13 +140,7 @@ def test_what_a_trial_had_set_when_it_failed_reaches_no_other() -> None:
     session = begun(Session(Setting, {"raises": True}, 0), "gradients")
     with pytest.raises(ArithmeticError):
         session.advance()
-    assert begun(session, "nothing").trainer.at_build == {}  # type: ignore[attr-defined]
-
-
-def test_a_setting_is_in_the_fingerprint_of_a_state() -> None:
-    session = begun(Session(Setting, {}, 0), "numpy")
-    leaves = {leaf.path: leaf.text for leaf in session.fingerprint().leaves}
-    assert "'over': 'raise'" in leaves["the setting numpy.geterr()"]
+    assert begun(session, "nothing").trainer.at_build == USUAL  # type: ignore[attr-defined]
 
 
 class Careless(Setting):
@@ -111,7 +154,7 @@ class Careless(Setting):
 def test_evaluate_leaves_settings_as_they_are() -> None:
     session = begun(Session(Careless, {}, 0), "nothing")
     session.evaluate()
-    assert process_settings.capture() == {}
+    assert in_force() == USUAL
 
 
 class Prepared(Setting):
@@ -125,28 +168,95 @@ def test_what_prepare_sets_holds_for_every_trial() -> None:
     session = Session(Prepared, {}, 0)
     for changed in ("nothing", "numpy", "nothing"):
         built = begun(session, changed).trainer.at_build  # type: ignore[attr-defined]
-        assert built == {"torch.get_default_dtype()": "torch.float64"}
+        assert built == USUAL | {"dtype": "torch.float64"}
 
 
 class Importing(Setting):
-    """Imports a module that sets something when it is imported, and sets something itself."""
+    """Imports a module of the user's where it is told to."""
+
+    def _import(self, where: str) -> None:
+        if self.settings["where"] == where:
+            import sets_a_dtype  # noqa: F401
 
     def build(self) -> None:
-        import sets_a_dtype  # noqa: F401
+        self._import("build")
+        super().build()
 
-        np.seterr(all="raise")
-        self.at_build = process_settings.capture()
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        super().setup(hp)
+        self._import("setup")
+
+    def train(self) -> None:
+        self._import("train")
+        super().train()
+
+    def evaluate(self) -> Mapping[str, float]:
+        self._import("evaluate")
+        return super().evaluate()
 
 
-def test_what_is_set_by_what_build_imports_holds_for_every_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def module_that_sets_a_dtype(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "sets_a_dtype.py").write_text("import torch\ntorch.set_default_dtype(torch.float64)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    session = Session(Importing, {}, 0)
-    built = [begun(session, "nothing").trainer.at_build for _ in range(2)]  # type: ignore[attr-defined]
-    assert [set(each) for each in built] == [{"torch.get_default_dtype()", "numpy.geterr()"}] * 2
-    del sys.modules["sets_a_dtype"]
+    yield
+    sys.modules.pop("sets_a_dtype", None)
+
+
+@pytest.mark.usefixtures("module_that_sets_a_dtype")
+@pytest.mark.parametrize("where", ["build", "setup", "train", "evaluate"])
+def test_what_an_import_sets_holds_from_then_on(where: str) -> None:
+    session = begun(Session(Importing, {"where": where}, 0), "nothing")
+    session.advance()
+    session.evaluate()
+    assert in_force()["dtype"] == "torch.float64"
+    begun(session, "numpy").advance()
+    assert session.trainer.at_build == USUAL | {"dtype": "torch.float64"}  # type: ignore[attr-defined]
+
+
+class Held:
+    """Imports a module where it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _held, ()
+
+
+def _held() -> Held:
+    import sets_a_dtype  # noqa: F401
+
+    return Held()
+
+
+class Holding(Setting):
+    def build(self) -> None:
+        super().build()
+        self.held = Held()
+
+
+@pytest.mark.usefixtures("module_that_sets_a_dtype")
+def test_what_a_load_imports_holds_from_then_on() -> None:
+    session, content = begun(Session(Holding, {}, 0), "nothing"), io.BytesIO()
+    session.advance()
+    session.snapshot()(content)
+    sys.modules.pop("sets_a_dtype", None)
+    other = Session(Holding, {}, 0)
+    other.start(Config({"changed": "nothing"}), 1, io.BytesIO(content.getvalue()), warm=False)
+    begun(other, "nothing")
+    assert other.trainer.at_build["dtype"] == "torch.float64"  # type: ignore[attr-defined]
+
+
+def test_a_state_that_a_user_loads_leaves_the_settings_of_the_process_alone() -> None:
+    session, content = begun(Session(Setting, {}, 0), "dtype"), io.BytesIO()
+    session.snapshot()(content)
+    config = Config({"changed": "dtype"})
+    process_settings.restore({"torch default dtype": "float32"})
+
+    def opened() -> io.BytesIO:
+        return io.BytesIO(content.getvalue())
+
+    loaded = load_trainer(Setting, {}, 0, None, config, 0, opened)
+    assert isinstance(loaded, Setting)
+    assert in_force() == USUAL
 
 
 def test_a_trial_starts_in_the_folder_that_prepare_left(

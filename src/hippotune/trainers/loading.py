@@ -9,6 +9,7 @@ from typing import Any
 from hippotune.errors import TrainerError
 from hippotune.identity.process import running_trainer
 from hippotune.sequences.config import Config
+from hippotune.trainers import process_settings
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.session import Session
 from hippotune.trainers.starting import Start
@@ -31,10 +32,13 @@ def load_trainer(
 
     A state with views of prepared data cannot be loaded without these: then it is not bare.
     """
-    session = Session(trainer, settings, seed, bare, start=start)
+    session, own = Session(trainer, settings, seed, bare, start=start), process_settings.capture()
     try:
         with opened() as file, running_trainer():
-            session.start(config, step, file, warm=False)
+            try:
+                session.start(config, step, file, warm=False)
+            finally:  # this is the user's process
+                process_settings.restore(own)
     except TrainerError:
         if not bare:
             raise

@@ -1,10 +1,9 @@
-"""The random generators of a process: seeded, captured and put back, together with its settings.
+"""The random generators of a process: seeded, captured and put back together.
 
 They are Python's ``random``, ``numpy.random`` and, where torch is loaded, torch's generators of the CPU and
 of every device in use. One rule holds: all are seeded with the study's seed right before `prepare`, and with
 the trial's right before `build`; from there on a trial draws from them in its own order, and a checkpoint
-keeps them. The trial's seed is the hyper-parameter ``seed`` at its first step, or else the study's. Settings
-are those of `process_settings`.
+keeps them. The trial's seed is the hyper-parameter ``seed`` at its first step, or else the study's.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hippotune import checks, process_settings
+from hippotune import checks
 from hippotune.errors import InvalidInput
 
 _NUMPY_SEEDS = 2**32
-SETTINGS = "settings"
 
 T = TypeVar("T")
 
 RandomState = dict[str, Any]
-"""The state of all shared generators, and settings, at one moment: plain values, and tensors of torch's."""
+"""The state of all shared generators at one moment: plain values, and tensors of torch's."""
 
 
 def checked(seed: object) -> int:
@@ -58,7 +56,7 @@ def with_torch_seeded(make: Callable[[], T]) -> T:
 
 
 def capture(devices: bool = True) -> RandomState:
-    """Return the present state; without `devices`, of the generators on the CPU alone, and no settings."""
+    """Return the present state; without `devices`, of the generators on the CPU alone."""
     state: RandomState = {"python": random.getstate(), "numpy": _numpy_state()}
     if (torch := sys.modules.get("torch")) is not None:
         state["cpu"] = torch.get_rng_state()
@@ -66,8 +64,6 @@ def capture(devices: bool = True) -> RandomState:
             state["cuda"] = torch.cuda.get_rng_state_all()
         if devices and torch.backends.mps.is_available():
             state["mps"] = torch.mps.get_rng_state()
-    if devices:
-        state[SETTINGS] = process_settings.capture()
     return state
 
 
@@ -82,9 +78,7 @@ def _numpy_state() -> dict[str, Any]:
 
 
 def restore(state: RandomState) -> None:
-    """Put captured generators and settings back; a device that is not there any more is passed over."""
-    if SETTINGS in state:
-        process_settings.restore(state[SETTINGS])
+    """Put captured generators back; a device that is not there any more is passed over."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     if (torch := sys.modules.get("torch")) is None or "cpu" not in state:
@@ -99,12 +93,12 @@ def restore(state: RandomState) -> None:
 
 def same(one: RandomState, other: RandomState) -> bool:
     """Return whether two states are the same."""
-    return _same(one, other)
+    return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
 
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+        return all(_same(one[name], other[name]) for name in one)
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if hasattr(one, "tobytes") or hasattr(one, "numpy"):
@@ -114,7 +108,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @contextmanager
 def put_back(devices: bool = True) -> Iterator[None]:
-    """Put generators and settings back to where they are now, however the block ends."""
+    """Put the generators back to where they are now, however the block ends."""
     state = capture(devices)
     try:
         yield

@@ -11,17 +11,17 @@ What always holds:
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from hippotune import checks, process_settings
+from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
+from hippotune.identity.ownership import is_users
 from hippotune.protocol.failures import metrics_lacking
-from hippotune.trainers import seeding
+from hippotune.trainers import process_settings, seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.logged import Logging, Numbers
@@ -170,6 +170,8 @@ class Session:
             in_force = InForce(trainer, config, self._step)
             with Logging(trainer, "train") as numbers, in_force, trainer.around("train"):
                 trainer.train()
+            if self._surroundings.has_imported:
+                self._look_around()
             self._prepared.check()
             if self._globals is not None:
                 self._globals.check()
@@ -182,8 +184,11 @@ class Session:
         trainer = self.trainer
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
+            settings = process_settings.capture()
             with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
+            if not self._look_around():
+                process_settings.restore(settings)
         return checked_metrics(returned)
 
     def probe(self, required: frozenset[str]) -> None:
@@ -250,28 +255,9 @@ class Session:
         raise IllegalTransition(f"a warm start from step {step} is not possible: {held}")
 
     def _built(self, config: Config) -> Trainer:
-        """Build a trainer in the surroundings that prepare() left, whatever trials before it have changed.
-
-        What modules set that build() imports belongs to these: modules are imported once in a process.
-        """
-        modules = len(sys.modules)
-        self._surroundings.put_back()
-        trainer = self._made(config)
-        if (
-            len(sys.modules) > modules
-            and (first := process_settings.capture()) != self._surroundings.settings
-        ):
-            self._surroundings.put_back()
-            trainer = self._made(config)
-            if (second := process_settings.capture()) != first:
-                self._surroundings.adopt(first, second)
-                self._surroundings.put_back()
-                trainer = self._made(config)
-        return trainer
-
-    def _made(self, config: Config) -> Trainer:
         assert self._prepared is not None
         self.phase = "build"
+        self._surroundings.put_back()
         seeding.seed_all(self._seed)
         trainer = make(self._class, self._settings, self._seed)
         vars(trainer).update(self._prepared.attributes)
@@ -283,6 +269,7 @@ class Session:
                 if self._start_state is None:
                     self._start_state = self._start.load()
                 trainer.load_start(self._start_state)
+        self._look_around()
         return trainer
 
     def _saved_object(self, source: formats.Source) -> Trainer:
@@ -290,7 +277,7 @@ class Session:
         self._surroundings.put_back()
         trainer = self._class.__new__(self._class)
         try:
-            attributes, random = formats.read_whole(source, partial(self._resolve, trainer))
+            attributes, random, settings = formats.read_whole(source, partial(self._resolve, trainer))
         except CheckpointError:
             raise
         except Exception as error:
@@ -299,9 +286,11 @@ class Session:
                 f"{type(error).__name__}: {error}"
             ) from error
         vars(trainer).update(attributes)
+        self._look_around()
         trainer.arrive(to_train=not self._bare)
         if not self._bare:
             seeding.restore(random)
+            process_settings.restore(settings)
         return trainer
 
     def _load(self, trainer: Trainer, source: formats.Source) -> None:
@@ -336,11 +325,15 @@ class Session:
         read, alive = hp.read, weakref.ref(hp)
         with Logging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
+        self._look_around()
         del hp
         if complete and not self._names_checked:
             if alive() is None:  # what was kept may be read later
                 check_read(self._class, values.keys() - {"seed"}, read)
             self._names_checked = True
+
+    def _look_around(self) -> bool:
+        return self._surroundings.look(partial(is_users, home=self._class.__module__))
 
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:

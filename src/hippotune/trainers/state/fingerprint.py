@@ -50,14 +50,9 @@ def fingerprint(trainer: Any, known: Known | None = None) -> Fingerprint:
     """Return what the state of a trainer is; `known` has what a checkpoint would refer to by name."""
     kind = formats.kind_of(type(trainer))
     volatile = tuple(sorted(getattr(type(trainer), "volatile", ())))
-    generators = seeding.capture()
-    settings = [
-        Leaf(f"the setting {name}", "text", str(value), _Walk().digest_of(value))
-        for name, value in generators.pop(seeding.SETTINGS).items()
-    ]
     random = [
         Leaf(_GENERATORS[name], "random", "a random generator", _Walk().digest_of(state))
-        for name, state in generators.items()
+        for name, state in seeding.capture().items()
     ]
     itself = of_graph(trainer, "self", known or Known(), volatile, unsaved=kind != "object")
     match kind:
@@ -69,7 +64,7 @@ def fingerprint(trainer: Any, known: Known | None = None) -> Fingerprint:
             said, saved_by = _of_files(trainer), "save()"
         case _:
             said, saved_by = (), ""
-    return Fingerprint((*said, *itself, *settings, *random), saved_by, volatile)
+    return Fingerprint((*said, *itself, *random), saved_by, volatile)
 
 
 def of_graph(

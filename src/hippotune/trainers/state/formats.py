@@ -27,7 +27,7 @@ import numpy as np
 
 from hippotune import scratch
 from hippotune.errors import CheckpointError, TrainerError
-from hippotune.trainers import seeding
+from hippotune.trainers import process_settings, seeding
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.state.pickling import Known, Pickled, Reference, dumps, loads
 
@@ -71,7 +71,8 @@ class Whole:
         """Copy the present state."""
         random = seeding.capture()
         # Words by the thousand, as one value: the pickler of states looks at every value that it meets.
-        words = pickle.dumps((random.pop("python"), random.pop("numpy")), protocol=5)
+        settings = process_settings.capture()
+        words = pickle.dumps((random.pop("python"), random.pop("numpy"), settings), protocol=5)
         return cls(dumps((vars(trainer), random, words, _hooks_numbered()), known, trainer))
 
     def write(self, file: BinaryIO) -> None:
@@ -87,8 +88,8 @@ class Whole:
 
 def read_whole(
     file: Source, resolve: Callable[[Reference], Any]
-) -> tuple[dict[str, Any], seeding.RandomState]:
-    """Return the attributes and the random state that a file holds."""
+) -> tuple[dict[str, Any], seeding.RandomState, process_settings.Settings]:
+    """Return the attributes, the random state and the settings that a file holds."""
     content = _read_data(file)
     if content.get("hippo") != _FORMAT or "graph" not in content:
         raise CheckpointError("a checkpoint is not of the form that this version of Hippo writes")
@@ -100,11 +101,11 @@ def read_whole(
         memory = Memory.of_data(data)
     graph = graph if isinstance(graph, bytes) else graph.numpy().tobytes()
     attributes, random, words, hooks = loads(Pickled(graph, memory), resolve)
-    random["python"], random["numpy"] = pickle.loads(words)
+    random["python"], random["numpy"], settings = pickle.loads(words)
     if hooks and (torch := sys.modules.get("torch")) is not None:
         handles = torch.utils.hooks.RemovableHandle
         handles.next_id = max(handles.next_id, hooks)
-    return attributes, random
+    return attributes, random, settings
 
 
 def _hooks_numbered() -> int:
