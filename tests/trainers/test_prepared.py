@@ -273,8 +273,23 @@ def test_an_object_may_find_out_things_when_it_is_asked() -> None:
 class Given(Small):
     """Changes what its settings hold."""
 
+    def _list(self) -> None:
+        self.settings["nested"]["list"].append(1)
+
     def _array(self) -> None:
         self.settings["nested"]["array"][0] = 1
+
+
+def test_every_trial_has_containers_of_settings_of_its_own() -> None:
+    one: list[int] = []
+    array = np.zeros(2)
+    session = looked_at_between_trials(
+        Given, "list", nested={"list": one, "array": array}, again=(one, array), itself=array
+    )
+    settings = session.trainer.settings
+    assert settings["nested"]["list"] == one == []
+    assert settings["nested"]["list"] is settings["again"][0] is not one
+    assert settings["nested"]["array"] is settings["again"][1] is settings["itself"] is array
 
 
 def test_what_trials_share_of_settings_must_not_change() -> None:
