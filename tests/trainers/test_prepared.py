@@ -233,6 +233,15 @@ class Small(Trainer):
         self.library.__dict__["seen"] = self.count
 
 
+class Large(Small):
+    """Prepares much."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.large = np.zeros(1_000_000)
+        self.tensor = torch.zeros(1_000_000)
+
+
 def looked_at_between_trials(trainer: type[Trainer], change: str, **settings: Any) -> Session:
     """Train a trial that changes something after its first step, check twice, and start another trial."""
     session = Session(trainer, settings, 0, watch=True)
@@ -248,6 +257,12 @@ def looked_at_between_trials(trainer: type[Trainer], change: str, **settings: An
 def test_what_was_changed_since_the_last_look_is_named_before_another_trial_starts() -> None:
     with pytest.raises(TrainerError, match=r"self\.numbers was left by prepare\(\) and has changed since"):
         looked_at_between_trials(Small, "data")
+
+
+def test_what_is_small_is_looked_at_beside_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hippotune.trainers.state.pace.QUICK", 0.0)  # every look at everything is slow
+    with pytest.raises(TrainerError, match=r"self\.numbers was left by prepare\(\)"):
+        looked_at_between_trials(Large, "data")
 
 
 @pytest.mark.parametrize(

@@ -600,6 +600,31 @@ def test_a_global_that_was_changed_since_the_last_look_is_named_before_a_state_i
         train()
 
 
+LARGE = np.zeros(1_000_000)
+
+
+class ReadingMuch(Late):
+    """Reads a large array too."""
+
+    def build(self) -> None:
+        super().build()
+        self.large = LARGE
+
+
+def test_a_small_global_is_looked_at_beside_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hippotune.trainers.state.pace.QUICK", 0.0)  # every look at everything is slow
+    session = Session(ReadingMuch, {}, 0, watch=True)
+
+    def train() -> None:
+        session.start(CONFIG, 0, None, False)
+        session.advance()
+        session.advance()
+        session.check()
+
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE[^;]*No checkpoint"):
+        train()
+
+
 def test_a_global_that_the_first_build_changes_is_named() -> None:
     session = Session(AtFirst, {}, 0, watch=True)
     session.start(CONFIG, 0, None, False)

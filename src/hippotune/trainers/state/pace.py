@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SHARE = 0.01
-_QUICK = 0.02
+QUICK = 0.02
 
 
 class Pace:
@@ -23,7 +23,7 @@ class Pace:
     def is_due(self, urgent: bool) -> bool:
         """Return whether to look now."""
         since = time.perf_counter() - self._looked
-        return not self._looked or since >= self._cost / _SHARE or (urgent and self._cost <= _QUICK)
+        return not self._looked or since >= self._cost / _SHARE or (urgent and self._cost <= QUICK)
 
     @contextmanager
     def look(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hippotune.errors import CheckpointError, TrainerError
+from hippotune.identity.arrays import LARGE
 from hippotune.identity.ownership import is_users
 from hippotune.trainers.state import walk
 from hippotune.trainers.state.opening import random_state
@@ -58,23 +59,30 @@ class Shared:
         self._origin, self._advice = origin, advice
         self._watched = dict(self.objects)
         self._marks = {name: mark(value) for name, value in self._watched.items()}
-        self._pace = Pace()
+        self._pace, self._pace_of_small = Pace(), Pace()
 
     def check(self, urgent: bool) -> None:
-        """Raise where something has changed. Looks only at its pace."""
-        if not self._watched or not self._pace.is_due(urgent):
+        """Raise where something has changed. Looks only at its pace, at large arrays less often."""
+        if not self._watched:
             return
-        with self._pace.look():
-            for name, value in list(self._watched.items()):
-                before, now = self._marks[name], mark(value)
-                if self._has_changed(value, before, now):
-                    raise TrainerError(
-                        f"self{name} was {self._origin} and has changed since: all trials of a process share "
-                        f"it, so training must not change it. {self._advice}"
-                    )
-                if isinstance(now, dict) and len(now) > len(before):
-                    self._marks[name] = now
-                    self._watch_too(name, value, now.keys() - before.keys())
+        if self._pace.is_due(urgent):
+            with self._pace.look():
+                self._compare(list(self._watched.items()))
+        elif urgent and self._pace_of_small.is_due(urgent):
+            with self._pace_of_small.look():
+                self._compare([item for item in self._watched.items() if not _is_large(item[1])])
+
+    def _compare(self, watched: list[tuple[str, Any]]) -> None:
+        for name, value in watched:
+            before, now = self._marks[name], mark(value)
+            if self._has_changed(value, before, now):
+                raise TrainerError(
+                    f"self{name} was {self._origin} and has changed since: all trials of a process share "
+                    f"it, so training must not change it. {self._advice}"
+                )
+            if isinstance(now, dict) and len(now) > len(before):
+                self._marks[name] = now
+                self._watch_too(name, value, now.keys() - before.keys())
 
     def _has_changed(self, value: Any, before: Any, now: Any) -> bool:
         if not isinstance(before, dict) or not isinstance(now, dict):
@@ -166,6 +174,12 @@ def mark(value: Any) -> Any:
     if _is_container(value):
         return tuple((text, _atom(child)) for text, child in walk.children(value, reduced=False))
     return {text: _atom(child) for text, child in walk.attributes(value) if text != ".training"}
+
+
+def _is_large(value: Any) -> bool:
+    if walk.is_tensor(value):
+        return bool(value.numel() * value.element_size() >= LARGE)
+    return isinstance(value, np.ndarray) and value.nbytes >= LARGE
 
 
 def _is_container(value: Any) -> bool:
