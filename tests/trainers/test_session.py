@@ -600,6 +600,26 @@ def test_a_global_that_was_changed_since_the_last_look_is_named_before_a_state_i
         train()
 
 
+class Failing(Late):
+    """Fails right after it has changed it."""
+
+    def train(self) -> None:
+        super().train()
+        if self.steps == 2:
+            raise ValueError
+
+
+def test_a_global_that_was_changed_by_a_trial_that_failed_is_named_before_another_starts() -> None:
+    session = Session(Failing, {}, 0, watch=True)
+    session.start(CONFIG, 0, None, False)
+    session.advance()
+    session.check()
+    with pytest.raises(ValueError, match=r"^$"):
+        session.advance()
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE"):
+        session.start(CONFIG, 0, None, False)
+
+
 LARGE = np.zeros(1_000_000)
 
 

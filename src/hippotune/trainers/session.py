@@ -179,6 +179,7 @@ class Session:
         """Train one step, after putting into force what changes at it."""
         trainer, config = self.trainer, self._config
         assert config is not None
+        self._is_unchecked = True
         with self._held_only_if_it_ends_well():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
@@ -186,7 +187,6 @@ class Session:
             in_force = InForce(trainer, config, self._step)
             with Logging(trainer, "train") as numbers, in_force, trainer.around("train"):
                 trainer.train()
-            self._is_unchecked = True
             self._look(urgent=False)
         self._step += 1
         if numbers and self.logged is not None:
@@ -195,8 +195,9 @@ class Session:
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the present state, and leave the random generators as they are."""
         trainer = self.trainer
+        self._is_unchecked = True
         with self._held_only_if_it_ends_well():
-            self.phase, self._is_unchecked = "evaluate", True
+            self.phase = "evaluate"
             with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
         return checked_metrics(returned)
