@@ -10,7 +10,7 @@ import queue
 import re
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,13 @@ from hippotune.executors.local.executor import Local
 from hippotune.protocol.events import (
     CheckpointSaved,
     Event,
+    LeaseFailed,
     LeaseFinished,
     MetricsReported,
     WorkerJoined,
     WorkerLost,
 )
+from hippotune.trainers.base import Trainer
 from processes import below
 from waiting import SECONDS, until
 
@@ -363,3 +365,34 @@ def test_gpus_are_those_that_are_visible_or_else_all_that_the_system_has(
 def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Local(**arguments)
+
+
+class Leaking(Trainer):
+    """Changes what it has prepared, in its second step."""
+
+    def prepare(self) -> None:
+        self.prepared = [0]
+
+    def build(self) -> None:
+        self.steps = 0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.values = dict(hp)
+
+    def train(self) -> None:
+        self.steps += 1
+        self.prepared[0] += self.steps == 2
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"steps": self.steps}
+
+
+@pytest.mark.parametrize("saves", [[2], []])
+def test_a_lease_that_has_changed_what_trials_share_neither_saves_nor_ends_well(
+    make_rig: MakeRig, saves: list[int]
+) -> None:
+    rig = make_rig(Local(workers=1), trainer=Leaking)
+    failed = rig.story(rig.run(2, saves=saves))[-1]
+    assert isinstance(failed, LeaseFailed)
+    assert "self.prepared was left by prepare() and has changed since" in failed.error
+    assert not list(rig.checkpoints.glob("node-*"))

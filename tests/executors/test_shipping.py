@@ -104,6 +104,62 @@ def refusal(rig: Rig) -> str:
     return failed.error
 
 
+UNNAMED = """
+import dataclasses
+from hippotune.trainers.base import Trainer
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    initial: object = lambda: 1.0
+
+OPTIONS = Options()
+
+class Growing(Trainer):
+    def build(self):
+        self.options = OPTIONS
+        self.weight = self.options.initial()
+    def setup(self, hp):
+        self.rate = hp["rate"]
+    def train(self):
+        self.weight += self.rate
+    def evaluate(self):
+        return {"weight": self.weight}
+
+from hippotune.executors.shipping import wrap
+open("parcel", "wb").write(pickle.dumps(wrap(Growing)))
+"""
+
+RESUMED = """
+from hippotune import Config
+from hippotune.executors.shipping import unpack
+from hippotune.trainers.session import Session
+
+session = Session(unpack(pickle.load(open("parcel", "rb"))).trainer, {}, 0, watch=True)
+session.start(Config({"rate": 1}), 0, None, False)
+session.advance()
+session.snapshot()(state := io.BytesIO())
+state.seek(0)
+session.start(Config({"rate": 1}), 1, state, False)
+session.advance()
+session.check()
+print(session.evaluate())
+"""
+
+
+def test_a_class_that_came_by_value_stays_as_it_is_where_a_state_is_loaded(tmp_path: Path) -> None:
+    for source in (UNNAMED, RESUMED):
+        (tmp_path / "script.py").write_text(f"import io, pickle\n{source}")
+        ran = subprocess.run(
+            [sys.executable, "script.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "{'weight': 3.0}\n"
+
+
 def run_script(source: str, tmp_path: Path) -> subprocess.Popen[str]:
     script = tmp_path / "script.py"
     script.write_text(source)

@@ -33,4 +33,4 @@ def trained(trainer: type[Any]) -> None:
     digits.build()
     watched = WatchedGlobals(trainer)
     digits.train()
-    watched.check()
+    watched.check(urgent=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import enum
+import functools
 import random
 import struct
 import subprocess
@@ -186,6 +188,14 @@ def test_iterators_are_the_same_where_they_still_yield_the_same() -> None:
     next(begun)
     assert found_between(begun, iter([2, 3])) == []
     assert found_between(iter({2: "a", 3: "b"}), iter([2, 3])) == []
+
+
+def test_members_of_enums_are_the_same_by_their_names() -> None:
+    def made() -> Any:
+        return enum.Enum("Activation", {"SQUARE": functools.partial(lambda x: x * x), "OTHER": 2})
+
+    assert not found_between(made().SQUARE, made().SQUARE)
+    assert found_between(made().SQUARE, made().OTHER)
 
 
 def test_an_element_of_a_tensor_is_named() -> None:

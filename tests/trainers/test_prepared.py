@@ -170,6 +170,150 @@ def test_a_bare_session_leaves_the_process_as_it_is() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+class Notes:
+    """An object of the user's."""
+
+    kept = 0
+
+    @functools.cached_property
+    def found(self) -> list[int]:
+        return [1]
+
+    def asked(self) -> int:
+        if not hasattr(self, "_index"):
+            self._index = [2]
+        return self._index[0]
+
+
+class Small(Trainer):
+    """Prepares little, and changes what it is told to, from its second step on; `once` only in that one."""
+
+    def prepare(self) -> None:
+        self.numbers = np.ones(3)
+        self.notes = Notes()
+        self.library = nn.Identity()
+
+    def build(self) -> None:
+        self.count = 0
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.change = hp["change"]
+
+    def train(self) -> None:
+        self.count += 1
+        assert self.notes.found
+        assert self.notes.asked()
+        if self.count > 1:
+            getattr(self, f"_{self.change}", lambda: None)()
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"count": self.count}
+
+    def _data(self) -> None:
+        self.numbers *= 2
+
+    def _public(self) -> None:
+        if self.count == 2:
+            self.notes.__dict__["seen"] = 1
+
+    def _default(self) -> None:
+        if self.count == 2:
+            self.notes.kept += 1
+
+    def _private(self) -> None:
+        self.notes.__dict__["_seen"] = self.count
+
+    def _index(self) -> None:
+        self.notes._index.append(self.count)
+
+    def _found(self) -> None:
+        self.notes.found.append(self.count)
+
+    def _foreign(self) -> None:
+        self.library.__dict__["seen"] = self.count
+
+
+class Large(Small):
+    """Prepares much."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.large = np.zeros(1_000_000)
+        self.tensor = torch.zeros(1_000_000)
+
+
+def looked_at_between_trials(trainer: type[Trainer], change: str, **settings: Any) -> Session:
+    """Train a trial that changes something after its first step, check twice, and start another trial."""
+    session = Session(trainer, settings, 0, watch=True)
+    session.start(Config({"change": change}), 0, None, False)
+    session.advance()
+    session.advance()
+    session.check()
+    session.advance()
+    session.start(Config({"change": "nothing"}), 0, None, False)
+    return session
+
+
+def test_what_was_changed_since_the_last_look_is_named_before_another_trial_starts() -> None:
+    with pytest.raises(TrainerError, match=r"self\.numbers was left by prepare\(\) and has changed since"):
+        looked_at_between_trials(Small, "data")
+
+
+def test_what_is_small_is_looked_at_beside_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hippotune.trainers.state.pace.QUICK", 0.0)  # every look at everything is slow
+    with pytest.raises(TrainerError, match=r"self\.numbers was left by prepare\(\)"):
+        looked_at_between_trials(Large, "data")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("public", "self.notes was"),
+        ("default", "self.notes was"),
+        ("private", "self.notes was"),
+        ("index", "self.notes._index was"),
+        ("found", "self.notes.found was"),
+        ("foreign", "self.library was"),
+    ],
+)
+def test_an_attribute_that_training_adds_is_a_change_or_is_watched(change: str, named: str) -> None:
+    with pytest.raises(TrainerError, match=named):
+        looked_at_between_trials(Small, change)
+
+
+def test_an_object_may_find_out_things_when_it_is_asked() -> None:
+    looked_at_between_trials(Small, "nothing").advance()
+
+
+class Given(Small):
+    """Changes what its settings hold."""
+
+    def _list(self) -> None:
+        self.settings["nested"]["list"].append(1)
+
+    def _array(self) -> None:
+        self.settings["nested"]["array"][0] = 1
+
+
+def test_every_trial_has_containers_of_settings_of_its_own() -> None:
+    one: list[int] = []
+    array = np.zeros(2)
+    session = looked_at_between_trials(
+        Given, "list", nested={"list": one, "array": array}, again=(one, array), itself=array
+    )
+    settings = session.trainer.settings
+    assert settings["nested"]["list"] == one == []
+    assert settings["nested"]["list"] is settings["again"][0] is not one
+    assert settings["nested"]["array"] is settings["again"][1] is settings["itself"] is array
+
+
+def test_what_trials_share_of_settings_must_not_change() -> None:
+    with pytest.raises(
+        TrainerError, match=r"self\.settings\['nested'\]\['array'\] was given as settings and"
+    ):
+        looked_at_between_trials(Given, "array", nested={"array": np.zeros(2)})
+
+
 def test_an_archive_of_numpy_can_be_prepared(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.arange(3))
 

@@ -562,6 +562,115 @@ def test_a_global_that_training_changes_by_any_name_is_refused() -> None:
         session.advance()
 
 
+class Late(ThroughSelf):
+    """Changes it in its second step only."""
+
+    def build(self) -> None:
+        super().build()
+        self.steps = 0
+
+    def train(self) -> None:
+        self.steps += 1
+        self.state["count"] += self.steps == 2
+
+
+class AtFirst(ThroughSelf):
+    """Changes it in every build()."""
+
+    def build(self) -> None:
+        super().build()
+        self.state["count"] += 1
+
+    def train(self) -> None: ...
+
+
+@pytest.mark.parametrize("end", ["another trial", "a checkpoint"])
+def test_a_global_that_was_changed_since_the_last_look_is_named_before_a_state_is_kept_or_reached(
+    end: str,
+) -> None:
+    session = Session(Late, {}, 0, watch=True)
+
+    def train() -> None:
+        session.start(CONFIG, 0, None, False)
+        session.advance()
+        session.advance()
+        session.check() if end == "a checkpoint" else session.start(CONFIG, 0, None, False)
+
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE"):
+        train()
+
+
+class Failing(Late):
+    """Fails right after it has changed it."""
+
+    def train(self) -> None:
+        super().train()
+        if self.steps == 2:
+            raise ValueError
+
+
+def test_a_global_that_was_changed_by_a_trial_that_failed_is_named_before_another_starts() -> None:
+    session = Session(Failing, {}, 0, watch=True)
+    session.start(CONFIG, 0, None, False)
+    session.advance()
+    session.check()
+    with pytest.raises(ValueError, match=r"^$"):
+        session.advance()
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE"):
+        session.start(CONFIG, 0, None, False)
+
+
+LARGE = np.zeros(1_000_000)
+
+
+class ReadingMuch(Late):
+    """Reads a large array too."""
+
+    def build(self) -> None:
+        super().build()
+        self.large = LARGE
+
+
+def test_a_small_global_is_looked_at_beside_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hippotune.trainers.state.pace.QUICK", 0.0)  # every look at everything is slow
+    session = Session(ReadingMuch, {}, 0, watch=True)
+
+    def train() -> None:
+        session.start(CONFIG, 0, None, False)
+        session.advance()
+        session.advance()
+        session.check()
+
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE[^;]*No checkpoint"):
+        train()
+
+
+def test_a_global_that_the_first_build_changes_is_named() -> None:
+    session = Session(AtFirst, {}, 0, watch=True)
+    session.start(CONFIG, 0, None, False)
+    with pytest.raises(TrainerError, match=r"training has changed .*STATE"):
+        session.advance()
+
+
+def test_what_the_first_build_imports_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_late.py").write_text("import json\nRATE = 2\n")
+
+    class Importing(ThroughSelf):
+        def build(self) -> None:
+            super().build()
+            import imported_late  # type: ignore[import-not-found]
+
+            self.rate = imported_late.RATE
+
+        def train(self) -> None: ...
+
+    session = Session(Importing, {}, 0, watch=True)
+    session.start(CONFIG, 0, None, False)
+    session.advance()
+    session.start(CONFIG, 0, None, False)
+
+
 def test_a_session_goes_on_beyond_what_32_bits_count() -> None:
     far = 2**31
     session = new_session()

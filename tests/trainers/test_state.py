@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import enum
 import functools
 import gc
 import io
@@ -68,6 +69,20 @@ def test_a_holder_that_holds_itself_and_things_that_hold_it() -> None:
     assert other.table["up"] is other
     assert other.parts[0] is other.parts
     assert other.parts[1] is other.table
+
+
+class Activation(enum.Enum):
+    SQUARE = functools.partial(lambda x: x * x)
+
+
+class Options(enum.Flag):
+    ONE, TWO = 1, 2
+
+
+def test_members_of_enums_are_saved_by_their_names() -> None:
+    other = again(Holder(activation=Activation.SQUARE, options=Options.ONE | Options.TWO))
+    assert other.activation is Activation.SQUARE
+    assert other.options is Options.ONE | Options.TWO
 
 
 # Tensors.

@@ -187,7 +187,9 @@ def _find(name: str) -> ModuleSpec | None:
 
 
 def _publish(name: str, trainer: type) -> None:
-    """Give classes that came by value the module that they say they are of, and that its packages."""
+    """Give what came by value the module that it says it is of, and that its packages."""
+    from cloudpickle.cloudpickle import _DYNAMIC_CLASS_TRACKER_BY_CLASS
+
     package = name.rpartition(".")[0]
     while package and package not in sys.modules and _find(package) is None:
         sys.modules[package] = types.ModuleType(package)
@@ -199,6 +201,9 @@ def _publish(name: str, trainer: type) -> None:
             for function in _functions(base):
                 known = SHIPPED[name] = function.__globals__
                 vars(module).update({key: value for key, value in known.items() if not key.startswith("__")})
+    for cls in list(_DYNAMIC_CLASS_TRACKER_BY_CLASS):  # also those that no function names
+        if cls.__module__ == name and cls.__qualname__ == cls.__name__:
+            vars(module).setdefault(cls.__name__, cls)
 
 
 def _functions(cls: type) -> Iterator[types.FunctionType]:

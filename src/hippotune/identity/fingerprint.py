@@ -62,6 +62,13 @@ def fingerprint(trainer: type) -> Fingerprint:
     )
 
 
+def parts_read(trainer: type) -> Mapping[str, str]:
+    """Return what a trainer's code consists of, as it is now, without what modules did at their top."""
+    reading = Reading(trainer.__module__, with_effects=False)
+    reading.named(trainer)
+    return reading.record.parts
+
+
 def around_scripts(home: str) -> dict[str, ModuleEffects]:
     """Return the scripts that run in this process, with the modules of the user's that they import."""
     found: dict[str, ModuleEffects] = {}

@@ -6,6 +6,7 @@ What always holds:
 * A state from scratch is a new object, one from a checkpoint the saved object; the one before is freed first.
 * `evaluate` leaves the random generators, and `snapshot` everything, as they are.
 * After an exception no state is held: the next `start` is from scratch or from a checkpoint.
+* No state is reached in a process in which a trial has changed what others share, as far as `check` tells.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from hippotune.trainers.state.fingerprint import fingerprint
 from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants
 from hippotune.trainers.state.pickling import Known, Reference
-from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared
+from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared, Shared
 from hippotune.trainers.state.surroundings import WatchedGlobals
 from hippotune.trainers.unread import TrackedDict, check_read
 
@@ -54,7 +55,7 @@ class Session:
     """Drives trainers of one class; see the module's docstring for what holds.
 
     A `bare` session loads whole objects without what `prepare` left, so that it need not run: for looking at
-    models, not for training. One that is to `watch` raises where training changes globals that it reads.
+    models, not for training. One that is to `watch` raises where a trial changes globals that training reads.
     With a `start`, trials from scratch begin with the weights in it.
 
     Attributes
@@ -91,6 +92,8 @@ class Session:
         self._globals: WatchedGlobals | None = None
         self._prepared: Prepared | None = None
         self._surroundings = process_settings.Surroundings()
+        self._shared_settings: Shared | None = None
+        self._is_unchecked = False  # whether user code has run since the last check
         self._trainer: Trainer | None = None
         self._config: Config | None = None  # what the state held was trained with; None: no state is held
         self._step = 0
@@ -124,8 +127,12 @@ class Session:
                 f"the state after {step} steps needs a checkpoint to start from; none was given"
             )
         else:
+            self.check()
             self.drop()
             self.prepare()
+            if self._watch and self._globals is None:
+                self._globals = WatchedGlobals(self._class)
+            self._is_unchecked = True
             if source is not None and self._kind == "object":
                 self._trainer = self._saved_object(source)
             else:
@@ -133,9 +140,18 @@ class Session:
                 self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
                 if source is not None:
                     self._load(trainer, source)
-        if self._watch and self._globals is None:  # here, so that it does not count as a step's time
-            self._globals = WatchedGlobals(self._class)
         self._config, self._step = config, step
+
+    def check(self) -> None:
+        """Raise where a trial has changed what others share: before another state is reached, and saved."""
+        if self._is_unchecked:
+            self._look(urgent=True)
+            self._is_unchecked = False
+
+    def _look(self, urgent: bool) -> None:
+        for watched in (self._prepared, self._shared_settings, self._globals):
+            if watched is not None:
+                watched.check(urgent)
 
     def prepare(self) -> None:
         """Run the trainer's `prepare`, where that is still to do."""
@@ -144,7 +160,11 @@ class Session:
         if self._bare:
             self._prepared = Prepared({})
             return
-        self._prepared = Prepared(seeding.with_torch_seeded(self._left_by_prepare))
+        self._prepared = Prepared(seeding.with_torch_seeded(self._left_by_prepare), self._class.__module__)
+        settings = {"settings": self._settings} if self._settings else {}
+        self._shared_settings = Shared(
+            settings, self._class.__module__, "given as settings", "Change a copy of it, made in build()"
+        )
         self._surroundings = process_settings.Surroundings()
 
     def _left_by_prepare(self) -> dict[str, Any]:
@@ -162,7 +182,7 @@ class Session:
         """Train one step, after putting into force what changes at it."""
         trainer, config = self.trainer, self._config
         assert config is not None
-        assert self._prepared is not None
+        self._is_unchecked = True
         with self._held_only_if_it_ends_well():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
@@ -172,9 +192,7 @@ class Session:
                 trainer.train()
             if self._surroundings.has_imported:
                 self._look_around()
-            self._prepared.check()
-            if self._globals is not None:
-                self._globals.check()
+            self._look(urgent=False)
         self._step += 1
         if numbers and self.logged is not None:
             self.logged.append((self._step, numbers))
@@ -182,6 +200,7 @@ class Session:
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the present state, and leave the random generators as they are."""
         trainer = self.trainer
+        self._is_unchecked = True
         with self._held_only_if_it_ends_well():
             self.phase = "evaluate"
             settings = process_settings.capture()

@@ -170,6 +170,7 @@ class Runner:
             case "probe":
                 session.probe(run.lease.required)
             case "finish":
+                self._session.check()
                 self._report_progress(run)
                 self._pass_on_notes(run)
                 self._unsaid.append(LeaseFinished(run.lease.lease, run.at, self._saver.writing))
@@ -209,6 +210,7 @@ class Runner:
 
     def _save(self, run: LeaseRun) -> None:
         lease, step = run.lease, run.at
+        self._session.check()  # what goes on from here may do so in another process
         self._report_progress(run)  # a loss from here on is not one of the steps before
         self._flush()  # before anything that may take its time
         try:

@@ -90,6 +90,9 @@ def by_repr(value: Any) -> Described | None:
         return "text", str(value), Content(digest(str(value).encode()))
     if not isinstance(value, _BY_REPR):
         return None
+    if isinstance(value, Enum) and value._name_ is not None:  # its value may have an address in its repr
+        text = f"{type(value).__qualname__}.{value._name_}"
+        return _kind(value), text, Content(digest(text.encode()))
     bases: tuple[Any, ...] = (str, bytes, bytearray, int, float, complex)
     for base in bases:
         if isinstance(value, base) and not isinstance(value, Enum):  # and not by what a subclass writes

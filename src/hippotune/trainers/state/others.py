@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import io
 import random
@@ -25,6 +26,8 @@ def reducer_for(kind: type) -> Callable[[Any], Any] | None:
     """Return how objects of a kind are reduced for pickle; None where its own way is right."""
     if kind in _REDUCERS:
         return _REDUCERS[kind]
+    if issubclass(kind, enum.Enum):
+        return _reduce_member
     if hasattr(kind, "__getattr__") and _is_pickled_by_default(kind):
         return _reduce_forwarding
     if issubclass(kind, io.IOBase) and not issubclass(kind, (io.BytesIO, io.StringIO)):
@@ -48,6 +51,12 @@ def _reduce_forwarding(value: Any) -> Reduced | None:
     function, arguments, state, *_ = cast(Reduced, object.__reduce_ex__(value, 4))
     _refuse_if_known(value)
     return function, arguments, state, None, None, _set_state
+
+
+def _reduce_member(member: enum.Enum) -> Reduced | None:
+    """By its name: after a load its value may be a copy, which is no member's. A combination has none."""
+    cls = type(member)
+    return (getattr, (cls, member._name_)) if cls.__members__.get(member._name_) is member else None
 
 
 def _reduce_memoryview(view: memoryview) -> Reduced:

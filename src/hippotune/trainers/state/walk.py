@@ -127,6 +127,7 @@ def short(key: object) -> str:
 
 def objects(
     root: Any,
+    name: str = "self",
     most: int | None = None,
     reduced: bool = True,
     exact: bool = False,
@@ -138,7 +139,7 @@ def objects(
     """
     seen = {id(root)}
     kept = [root]  # what is made on the way must not be freed, or its id would come again
-    waiting = deque([("self", root)])
+    waiting = deque([(name, root)])
     while waiting and (most is None or len(kept) <= most):
         path, value = waiting.popleft()
         yield path, value
