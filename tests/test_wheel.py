@@ -276,7 +276,7 @@ def test_a_study_or_a_trainer_runs_with_what_the_extra_brings(
             run_script(script, server.url % "postgres")
     elif extra == "storage":
         s3: Server = request.getfixturevalue("running_s3")
-        run_script(script, s3.new_bucket(), **s3.environment)
+        run_script(script, s3.new_bucket(), XDG_DATA_HOME=str(tmp_path), **s3.environment)
     elif extra == "ray":
         run_script(script, RAY_ADDRESS="local")  # not the cluster that other tests may have started meanwhile
     else:
@@ -302,4 +302,4 @@ for extra, text in { ({**STUDIES, **first})!r}.items():
     else:
         assert extra == "examples", extra
 """
-    run(installed.bin / "python", "-c", program, cwd=tmp_path)
+    run(installed.bin / "python", "-c", program, cwd=tmp_path, XDG_DATA_HOME=str(tmp_path))

@@ -58,13 +58,14 @@ def test_questions_at_the_same_time_are_answered_each_and_asked_again_of_another
         first, left, last = (asyncio.create_task(loop.proved(audits)) for audits in (True, True, False))
         ran_down = asyncio.create_task(loop.wait_idle_or_tuned())
         await asyncio.sleep(0)
-        loop._take_item(messages.Proved())
+        loop._take_item(messages.Proved(audits=True))
         await asyncio.wait_for(first, SECONDS)
+        assert not last.done(), "it asks for less, and is answered by itself"
         left.cancel()
         await asyncio.sleep(0)
         await loop._say_again()
         assert await loop._outgoing.batch() == [messages.Prove(False), messages.RunDown()]
-        loop._take_item(messages.Proved())
+        loop._take_item(messages.Proved(audits=False))
         await asyncio.wait_for(last, SECONDS)
         assert not ran_down.done()
         loop._give_up(HippoError("the plan cannot go on"))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -175,5 +176,11 @@ def test_a_server_starts_while_its_home_is_looked_at(tmp_path: Path, monkeypatch
     ServedHome(tmp_path).release()
     looks = os.open(tmp_path / "locks" / "server.lock", os.O_RDONLY)
     portable.lock(looks, shared=True)
-    monkeypatch.setattr(time, "sleep", lambda _: os.close(looks))
+    pauses = iter([looks])
+
+    def sleep(_: float) -> None:
+        for descriptor in pauses:  # the first pause ends the look
+            os.close(descriptor)
+
+    monkeypatch.setattr("hippotune.store.served.time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     ServedHome(tmp_path).release()

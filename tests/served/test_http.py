@@ -182,7 +182,7 @@ def test_other_hosts_and_origins_are_refused(guarded: Running) -> None:
     ):
         assert ask(guarded, "GET", "/plans", "reader", headers=headers).status_code == status
     refusal = ask(guarded, "GET", "/plans", "reader", headers={"host": "evil.example"}).json()["text"]
-    assert "start it with --allow-host evil.example" in refusal
+    assert "not known as 'evil.example'; hippo serve --allow-host" in refusal
     assert "access-control-allow-origin" not in ask(guarded, "GET", "/plans", "reader").headers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -105,9 +106,8 @@ def test_what_a_server_does_now_and_then_goes_on_after_it_failed(caplog: pytest.
     assert len([record for record in caplog.records if record.exc_info]) == 3
 
 
-def test_a_question_to_a_plan_that_is_closed_meanwhile_is_refused_in_words(server: Running) -> None:
-    study, _ = opened(server)
-    with study:
+def test_a_question_to_a_plan_that_is_closed_meanwhile_is_refused_in_words(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, opened(server)[0]:
         plan = plan_of(server)
 
         async def asked() -> None:

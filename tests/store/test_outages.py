@@ -122,7 +122,7 @@ def test_a_terminated_backend_costs_nothing(postgresql: str, begin: Begin) -> No
         terminate(postgresql)
     writing.hand_over()
     writing.expect_all(writing.store)
-    assert "Training goes on; results are kept in memory, up to 300 s" in writing.notes[0]
+    assert "facts and logged numbers are kept in memory for at most 300 s" in writing.notes[0]
     assert any("the database is back" in note for note in writing.notes)
 
 
@@ -258,8 +258,8 @@ def test_a_plan_that_another_process_has_had_meanwhile_is_not_written_to(
 @pytest.mark.parametrize(
     ("limits", "limit"),
     [
-        (OutageLimits(0.0), "0 s or 1,000,000"),
-        (OutageLimits(SECONDS, 10), "300 s or 10"),
+        (OutageLimits(0.0), "0 s, or 1,000,000 of them"),
+        (OutageLimits(SECONDS, 10), "300 s, or 10 of them"),
     ],
     ids=["time", "memory"],
 )
@@ -272,7 +272,7 @@ def test_an_outage_beyond_its_limits_ends_the_writing_and_says_them(
     running_server.stop()
     try:
         writing.hand_over(5)
-        with pytest.raises(StoreError, match=f"the limit is {limit}.*run again when the database is back"):
+        with pytest.raises(StoreError, match=f"at most {limit}.*run again when the database is back"):
             writing.flush()
     finally:
         running_server.start()

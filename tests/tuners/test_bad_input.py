@@ -62,7 +62,7 @@ MISTAKES = [
         "keep is [9]; expected falling numbers of at most 8",
     ),
     (lambda: PBT(ENDLESS, "acc", "max", 0, 10), "interval is 0"),
-    (lambda: PBT(ENDLESS, "acc", "max", 11, 10), "interval is 11; expected at most max_steps, which is 10"),
+    (lambda: PBT(ENDLESS, "acc", "max", 10, 10), "interval is 10; expected less than max_steps, which is 10"),
     (lambda: PBT(ENDLESS, "acc", "max", 5, 10, population=1), "population is 1"),
     (
         lambda: PBT(ENDLESS, "acc", "max", 5, 10, quantile=0.6),

@@ -91,8 +91,9 @@ def kept_key(home: Path) -> bytes:
     try:
         if not path.exists():
             make_once(path, new)
-    except OSError:  # nothing can be written there: the key is as good for as long as this process runs
-        return new
+    except OSError:
+        if not path.exists():  # nothing can be written there: the key is good as long as this process runs
+            return new
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise StoreError(f"{path} has {len(key)} bytes; expected {_KEY_BYTES}: remove it, and log in again")

@@ -182,7 +182,7 @@ async def repeated(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]
         except (Exception, asyncio.CancelledError):  # what is waited for may be cancelled by itself
             if is_being_cancelled():
                 raise
-            _log.exception("something that a server does now and then failed; it is tried again")
+            _log.exception("%s failed; it is tried again in %g s", work.__qualname__, seconds)
 
 
 def document_of_all() -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Guard:
         host = request.headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         if name not in self._hosts:
-            raise Refused(421, f"the server is not known as {name!r}: start it with --allow-host {name}")
+            raise Refused(421, f"the server is not known as {name!r}; hippo serve --allow-host allows a name")
         origin = request.headers.get("origin")
         if origin is not None and origin.split("://")[-1] != host:
             raise Refused(403, f"requests from pages of {origin} are refused")

@@ -279,7 +279,9 @@ class Broken(Struct, tag="broken"):
 
 
 class Proved(Struct, tag="proved"):
-    """Nothing is provisional any more."""
+    """Nothing is provisional any more; without `audits`, but for branches that are still to be audited."""
+
+    audits: bool = True
 
 
 class RanDown(Struct, tag="ran-down"):

@@ -146,7 +146,7 @@ class TunerSession:
             case messages.FirstGroupSent():
                 loop.has_begun(self.study)
             case messages.Prove(audits):
-                self._when(partial(loop.proved, audits), messages.Proved)
+                self._when(partial(loop.proved, audits), partial(messages.Proved, audits))
             case messages.RunDown():
                 self._when(loop.wait_idle_or_tuned, self._ran_down)
 

@@ -77,7 +77,7 @@ class PostedView(View):
             self._api.call_once("POST", self._address, body)
         except ServerLost:  # it is said again when the server is back
             with self._lock:
-                self._notes = notes + self._notes
+                self._notes = (notes + self._notes)[-MOST_NOTES:]
         except HippoError:  # refused: it would be again
             pass
 

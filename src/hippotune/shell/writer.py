@@ -147,14 +147,14 @@ class Writer:
     def _check_outage(self, error: ConnectionLost, seconds: float) -> None:
         """Go on without the database; raise `StoreError` where that has been so for too long."""
         limits, waiting = self._limits, self._handed_over - self._written
-        most = f"{limits.seconds:.0f} s or {limits.facts:,}"
+        most = f"{limits.seconds:.0f} s, or {limits.facts:,} of them"
         if seconds >= limits.seconds or waiting > limits.facts:
             raise StoreError(
                 f"{error}. {waiting:,} facts and logged numbers could not be written for {seconds:.0f} s "
-                f"(the limit is {most}): run again when the database is back"
+                f"(at most {most}): run again when the database is back"
             ) from error
         self._note(
-            f"{error}. Training goes on; results are kept in memory, up to {most} facts and logged numbers"
+            f"{error}. Training goes on; facts and logged numbers are kept in memory for at most {most}"
         )
 
     def _answer(self, items: list[_Item], error: BaseException | None, written: Written | None) -> None:

@@ -83,7 +83,10 @@ class Models:
             return without_model
         try:
             held = await self._hold(trial, step, runtime)
-        except (TrialFailed, CheckpointError):  # it had to be trained again: there is no model, but a result
+        except TrialFailed:  # it had to be trained again: there is no model, but a result
+            return without_model
+        except CheckpointError as error:  # damaged, and damaged again when it was trained again
+            runtime.loop.note(f"the best result comes without a model: {error}")
             return without_model
         held.release()
         path = None if self._study.executor.virtual else held.runtime.files.local_path(held.checkpoint)

@@ -52,8 +52,8 @@ class PBT(SpaceTuner):
     ) -> None:
         super().__init__(space, metric, mode, max_steps, seed=seed)
         self.interval = checks.whole("interval", interval)
-        if self.interval > self.max_steps:
-            raise InvalidInput(f"interval is {interval}; expected at most max_steps, which is {max_steps}")
+        if self.interval >= self.max_steps:
+            raise InvalidInput(f"interval is {interval}; expected less than max_steps, which is {max_steps}")
         self.population = checks.whole("population", population, least=2)
         self.quantile = checks.number("quantile", quantile, least=0, most=0.5)
         self.resample = checks.number("resample", resample, least=0, most=1)

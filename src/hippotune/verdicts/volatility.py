@@ -66,7 +66,7 @@ class _Value:
         """Whether training computes it.
 
         Steps change it, every run from the checkpoint comes to the reference's value, and no other run from
-        scratch does. Without a checkpoint: at most two values were seen at every moment.
+        scratch does. Without a checkpoint: no moment has more than two values.
         """
         truth, *others = self.runs
         values = {self.at(truth, (step, False)) for step in truth.states}

@@ -309,9 +309,9 @@ class RemoteLoop:
                 facts = map(decode_fact, proofs)
                 self.proofs = tuple(fact for fact in facts if isinstance(fact, ProofRecorded))
                 self.readings.counted(counters)
-                self._settle(messages.RunDown)
-            case messages.Proved():
-                self._settle(messages.Prove)
+                self._settle(messages.RunDown())
+            case messages.Proved(audits):
+                self._settle(messages.Prove(audits))
 
     def _tell(self, item: messages.Answered) -> None:
         if item.final:
@@ -327,10 +327,10 @@ class RemoteLoop:
             del self._heard[item.request]
         deliver(item.made())
 
-    def _settle(self, kind: type) -> None:
-        """The first question of a kind is answered; who asked it may wait no more."""
+    def _settle(self, asked: messages.Prove | messages.RunDown) -> None:
+        """The first of equal questions is answered; who asked it may wait no more."""
         for index, (question, future) in enumerate(self._waiting):
-            if isinstance(question, kind):
+            if question == asked:
                 del self._waiting[index]
                 if not future.done():
                     future.set_result(None)
@@ -342,7 +342,7 @@ class RemoteLoop:
             for listener in list(self._listening):
                 listener.broken(error)
             while self._waiting:
-                self._settle(object)
+                self._settle(self._waiting[0][0])
 
     async def close(self) -> None:
         """End the session, when all that was said is sent."""

@@ -36,7 +36,7 @@ Write = Callable[[BinaryIO], None]
 Source = BinaryIO | io.RawIOBase
 """A file to read a state from."""
 
-_FORMAT = 2
+_FORMAT = 3
 _ZIP = b"PK"
 RANDOM = "random"
 _STATE = "state"
