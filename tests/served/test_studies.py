@@ -129,14 +129,13 @@ class Away:
 def test_notes_wait_for_a_server_that_is_away_and_are_not_said_again_where_they_are_refused() -> None:
     server = Away()
     view = PostedView(cast("Any", server), "x", lambda: 0.0)
-    first, *others = [str(number) for number in range(MOST_NOTES + 1)]
-    view.note(first)
-    for text in others:
+    oldest, *newest = [str(number) for number in range(MOST_NOTES + 1)]
+    for text in (oldest, *newest):
         view.note(text)
     server.error = None
     view.close()
     view.close()
-    assert server.told == [[first, *others[:-1]], others[-1:]]
+    assert server.told == [newest, []]
     server.error = HippoError("the study is another user's")
     view.note("one more")
     server.error = None
