@@ -214,6 +214,52 @@ def test_what_an_import_sets_holds_from_then_on(where: str) -> None:
     assert session.trainer.at_build == USUAL | {"dtype": "torch.float64"}  # type: ignore[attr-defined]
 
 
+class Both(Setting):
+    """Imports a module that sets nothing in the call that sets something."""
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        super().setup(hp)
+        import sets_nothing  # noqa: F401
+
+
+@pytest.mark.parametrize("changed", ["dtype", "numpy"])
+def test_a_module_that_sets_nothing_makes_a_trials_settings_nobody_elses(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sets_nothing.py").write_text("import sets_nothing_either\n")
+    (tmp_path / "sets_nothing_either.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    session = begun(Session(Both, {}, 0), changed)
+    monkeypatch.delitem(sys.modules, "sets_nothing")
+    session.advance()
+    assert begun(session, "nothing").trainer.at_build == USUAL  # type: ignore[attr-defined]
+
+
+class Failing(Importing):
+    def train(self) -> None:
+        super().train()
+        raise ArithmeticError("diverged")
+
+
+@pytest.mark.usefixtures("module_that_sets_a_dtype")
+def test_what_an_import_sets_holds_where_the_trial_fails_that_imported() -> None:
+    session = begun(Session(Failing, {"where": "train"}, 0), "nothing")
+    with pytest.raises(ArithmeticError):
+        session.advance()
+    built = begun(session, "nothing").trainer.at_build  # type: ignore[attr-defined]
+    assert built == USUAL | {"dtype": "torch.float64"}
+
+
+@pytest.mark.parametrize("first", SETTINGS)
+def test_whatever_is_changed_is_put_back_to_any_state(first: str) -> None:
+    SETTINGS[first][0]()
+    before, captured = in_force(), process_settings.capture()
+    for change, _ in SETTINGS.values():
+        change()
+    process_settings.restore(captured)
+    assert before.items() <= in_force().items()  # an old function may be readable that was not
+
+
 class Held:
     """Imports a module where it is loaded."""
 

@@ -9,8 +9,8 @@ from typing import Any
 from hippotune.errors import TrainerError
 from hippotune.identity.process import running_trainer
 from hippotune.sequences.config import Config
-from hippotune.trainers import process_settings
 from hippotune.trainers.base import Trainer
+from hippotune.trainers.process_settings import Surroundings
 from hippotune.trainers.session import Session
 from hippotune.trainers.starting import Start
 
@@ -32,13 +32,14 @@ def load_trainer(
 
     A state with views of prepared data cannot be loaded without these: then it is not bare.
     """
-    session, own = Session(trainer, settings, seed, bare, start=start), process_settings.capture()
+    session, own = Session(trainer, settings, seed, bare, start=start), Surroundings()
     try:
         with opened() as file, running_trainer():
             try:
-                session.start(config, step, file, warm=False)
+                with own.following_imports():
+                    session.start(config, step, file, warm=False)
             finally:  # this is the user's process
-                process_settings.restore(own)
+                own.put_back()
     except TrainerError:
         if not bare:
             raise

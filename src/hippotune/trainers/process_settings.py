@@ -12,9 +12,12 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from functools import reduce
+from contextlib import contextmanager, suppress
+from functools import partial, reduce
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from operator import attrgetter
+from types import ModuleType
 from typing import Any
 
 _TINY, _ONE = 5e-324, 1.0
@@ -39,9 +42,27 @@ def _set_dtype(torch: Any, name: str) -> None:
 
 def _set_device(torch: Any, name: str) -> None:
     kind, _, number = name.partition(":")
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+    devices: Any = getattr(torch, kind, None)
+    if hasattr(devices, "is_available") and not devices.is_available():
         return  # it is not here
+    if hasattr(devices, "device_count") and int(number or 0) >= devices.device_count():
+        return
     torch.set_default_device(None if name == "cpu" else name)
+
+
+def _of_kind(get: str, set: str, kind: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
+    """Return how a setting is read and set that has functions which are told of which kind of device."""
+    return (
+        lambda torch: attrgetter(get)(torch)(kind),
+        lambda torch, value: attrgetter(set)(torch)(kind, value),
+    )
+
+
+def _dtype_of_autocast(kind: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
+    return (
+        lambda torch: str(torch.get_autocast_dtype(kind))[len("torch.") :],
+        lambda torch, name: torch.set_autocast_dtype(kind, getattr(torch, name)),
+    )
 
 
 _OF_TORCH = {
@@ -50,23 +71,30 @@ _OF_TORCH = {
     "gradients": _calls("is_grad_enabled", "set_grad_enabled"),
     "anomalies": _calls("is_anomaly_enabled", "autograd.set_detect_anomaly"),
     "denormals": (lambda _: _TINY * _ONE > 0, lambda torch, on: torch.set_flush_denormal(not on)),
-    "autocast on the CPU": (
-        lambda torch: torch.is_autocast_enabled("cpu"),
-        lambda torch, on: torch.set_autocast_enabled("cpu", on),
+    "anomalies of NaN": (
+        lambda torch: torch.is_anomaly_check_nan_enabled(),
+        lambda torch, on: torch.autograd.set_detect_anomaly(torch.is_anomaly_enabled(), on),
     ),
-    "autocast on GPUs": (
-        lambda torch: torch.is_autocast_enabled("cuda"),
-        lambda torch, on: torch.set_autocast_enabled("cuda", on),
-    ),
+    "autocast on the CPU": _of_kind("is_autocast_enabled", "set_autocast_enabled", "cpu"),
+    "autocast on GPUs": _of_kind("is_autocast_enabled", "set_autocast_enabled", "cuda"),
+    "dtype of autocast on the CPU": _dtype_of_autocast("cpu"),
+    "dtype of autocast on GPUs": _dtype_of_autocast("cuda"),
     "flash attention": _calls("backends.cuda.flash_sdp_enabled", "backends.cuda.enable_flash_sdp"),
     "efficient attention": _calls(
         "backends.cuda.mem_efficient_sdp_enabled", "backends.cuda.enable_mem_efficient_sdp"
     ),
     "math attention": _calls("backends.cuda.math_sdp_enabled", "backends.cuda.enable_math_sdp"),
     "cuDNN attention": _calls("backends.cuda.cudnn_sdp_enabled", "backends.cuda.enable_cudnn_sdp"),
+    "sums of math attention": _calls(
+        "backends.cuda.fp16_bf16_reduction_math_sdp_allowed",
+        "backends.cuda.allow_fp16_bf16_reduction_math_sdp",
+    ),
     "attention's fast path": _calls("backends.mha.get_fastpath_enabled", "backends.mha.set_fastpath_enabled"),
     "cuDNN": _attribute("backends.cudnn.enabled"),
     "oneDNN": _attribute("backends.mkldnn.enabled"),
+    "sums in half precision": _attribute("backends.cuda.matmul.allow_fp16_accumulation"),
+    "sums of FP16": _attribute("backends.cuda.matmul.allow_fp16_reduced_precision_reduction"),
+    "sums of BF16": _attribute("backends.cuda.matmul.allow_bf16_reduced_precision_reduction"),
     # These set some of the fields that follow, too.
     "matmul precision": _calls("get_float32_matmul_precision", "set_float32_matmul_precision"),
     "TF32 in matmul": _attribute("backends.cuda.matmul.allow_tf32"),
@@ -75,8 +103,8 @@ _OF_TORCH = {
         f"precision of {where}": _attribute(f"backends.{where}.fp32_precision".replace("..", "."))
         for where in (
             "",
+            "cudnn",  # which the one that follows falls back to
             "cuda.matmul",
-            "cudnn",
             "cudnn.conv",
             "cudnn.rnn",
             "mkldnn",
@@ -119,18 +147,22 @@ def capture() -> Settings:
 
 def restore(captured: Settings) -> None:
     """Put captured settings back; what was not captured stays."""
-    for name, value in captured.items():
-        library, _, setting = name.partition(" ")
-        read, change = _SETTINGS[library][setting]
-        module = importlib.import_module(library)
-        if [value] != list(_values(read, module)):
-            change(module, value)
+    for _ in range(2):  # some depend on others, which may come later
+        for name, value in captured.items():
+            library, _, setting = name.partition(" ")
+            read, change = _SETTINGS[library][setting]
+            with suppress(ImportError):  # it is not installed here
+                module = importlib.import_module(library)
+                if [value] != list(_values(read, module)):
+                    change(module, value)
 
 
 def _values(read: Callable[[Any], Any], library: Any) -> Iterator[Any]:
     """Yield a setting; nothing where a library has no such setting, or none that can be read now."""
     with suppress(Exception):
-        yield read(library)
+        value = read(library)
+        if value is None or isinstance(value, (bool, int, str, dict)):
+            yield value
 
 
 class Surroundings:
@@ -140,30 +172,60 @@ class Surroundings:
     """
 
     def __init__(self) -> None:
-        self._settings = self._seen = capture()
-        self._modules = len(sys.modules)
+        self._settings = capture()
         self._folder = _working_folder()
 
     def put_back(self) -> None:
         """Put the settings and the working folder back to where they were before any trial."""
         restore(self._settings)
-        self._seen = capture()
         if self._folder is not None and _working_folder() != self._folder:
             with suppress(OSError):  # it is gone, and was where this process is
                 os.chdir(self._folder)
 
-    @property
-    def has_imported(self) -> bool:
-        """Whether modules were imported since the last look."""
-        return len(sys.modules) != self._modules
+    @contextmanager
+    def following_imports(self) -> Iterator[Settings]:
+        """Take over what modules set that are imported in the block; yield that, as far as it is known."""
+        follower = _ImportFollower(self._settings)
+        sys.meta_path.insert(0, follower)
+        try:
+            yield follower.found
+        finally:
+            sys.meta_path.remove(follower)
 
-    def look(self, is_users: Callable[[str], bool]) -> bool:
-        """Take over what was set since the last look, if modules of the user's were imported; say whether."""
-        imported = any(map(is_users, list(sys.modules)[self._modules :]))
-        self._modules, seen, self._seen = len(sys.modules), self._seen, capture()
-        if imported:
-            self._settings |= {name: value for name, value in self._seen.items() if value != seen.get(name)}
-        return imported
+
+class _ImportFollower(MetaPathFinder):
+    """Finds modules as the other finders do, and adds to `settings` those that one changes when it is run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.found: Settings = {}
+        self._settings = settings
+        self._is_inside = False
+
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if self._is_inside:  # what a module imports is a part of its own import
+            return None
+        try:
+            others = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        except ValueError:  # another thread imports while the block ends
+            return None
+        finders = (each.find_spec for each in others if hasattr(each, "find_spec"))
+        spec = next((spec for find in finders if (spec := find(name, path, target)) is not None), None)
+        if spec is not None and hasattr(spec.loader, "exec_module") and hasattr(spec.loader, "__dict__"):
+            loader: Any = spec.loader
+            if not isinstance(loader, type):
+                loader.exec_module = partial(self._run, loader, loader.exec_module)
+        return spec
+
+    def _run(self, loader: Any, run: Callable[[ModuleType], None], module: ModuleType) -> None:
+        vars(loader).pop("exec_module", None)
+        before, self._is_inside = capture(), True
+        try:
+            run(module)
+        finally:
+            self._is_inside = False
+            changed = {name: value for name, value in capture().items() if before.get(name, ...) != value}
+            self.found |= changed
+            self._settings |= changed
 
 
 def _working_folder() -> str | None:

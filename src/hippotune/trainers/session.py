@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
-from hippotune.identity.ownership import is_users
 from hippotune.protocol.failures import metrics_lacking
 from hippotune.trainers import process_settings, seeding
 from hippotune.trainers.base import Trainer, UserCall
@@ -133,13 +132,14 @@ class Session:
             if self._watch and self._globals is None:
                 self._globals = WatchedGlobals(self._class)
             self._is_unchecked = True
-            if source is not None and self._kind == "object":
-                self._trainer = self._saved_object(source)
-            else:
-                self._trainer = trainer = seeding.with_torch_seeded(partial(self._built, config))
-                self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
-                if source is not None:
-                    self._load(trainer, source)
+            with self._surroundings.following_imports():
+                if source is not None and self._kind == "object":
+                    self._trainer = self._saved_object(source)
+                else:
+                    self._trainer = trainer = seeding.with_torch_seeded(partial(self._built, config))
+                    self._setup(trainer, config.values(max(step - 1, 0)), complete=True)
+                    if source is not None:
+                        self._load(trainer, source)
         self._config, self._step = config, step
 
     def check(self) -> None:
@@ -183,15 +183,13 @@ class Session:
         trainer, config = self.trainer, self._config
         assert config is not None
         self._is_unchecked = True
-        with self._held_only_if_it_ends_well():
+        with self._held_only_if_it_ends_well(), self._surroundings.following_imports():
             if self._step > 0 and (changes := config.changes(self._step)):
                 self._setup(trainer, changes, complete=False)
             self.phase = "train"
             in_force = InForce(trainer, config, self._step)
             with Logging(trainer, "train") as numbers, in_force, trainer.around("train"):
                 trainer.train()
-            if self._surroundings.has_imported:
-                self._look_around()
             self._look(urgent=False)
         self._step += 1
         if numbers and self.logged is not None:
@@ -201,13 +199,12 @@ class Session:
         """Return the metrics of the present state, and leave the random generators as they are."""
         trainer = self.trainer
         self._is_unchecked = True
-        with self._held_only_if_it_ends_well():
+        with self._held_only_if_it_ends_well(), self._surroundings.following_imports() as imported:
             self.phase = "evaluate"
             settings = process_settings.capture()
             with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
-            if not self._look_around():
-                process_settings.restore(settings)
+            process_settings.restore(settings | imported)
         return checked_metrics(returned)
 
     def probe(self, required: frozenset[str]) -> None:
@@ -288,7 +285,6 @@ class Session:
                 if self._start_state is None:
                     self._start_state = self._start.load()
                 trainer.load_start(self._start_state)
-        self._look_around()
         return trainer
 
     def _saved_object(self, source: formats.Source) -> Trainer:
@@ -305,7 +301,6 @@ class Session:
                 f"{type(error).__name__}: {error}"
             ) from error
         vars(trainer).update(attributes)
-        self._look_around()
         trainer.arrive(to_train=not self._bare)
         if not self._bare:
             seeding.restore(random)
@@ -344,15 +339,11 @@ class Session:
         read, alive = hp.read, weakref.ref(hp)
         with Logging(trainer, "setup"), trainer.around("setup"):
             trainer.setup(hp)
-        self._look_around()
         del hp
         if complete and not self._names_checked:
             if alive() is None:  # what was kept may be read later
                 check_read(self._class, values.keys() - {"seed"}, read)
             self._names_checked = True
-
-    def _look_around(self) -> bool:
-        return self._surroundings.look(partial(is_users, home=self._class.__module__))
 
     @contextmanager
     def _held_only_if_it_ends_well(self) -> Iterator[None]:
