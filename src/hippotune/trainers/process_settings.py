@@ -147,6 +147,8 @@ def capture() -> Settings:
 
 def restore(captured: Settings) -> None:
     """Put captured settings back; what was not captured stays."""
+    if captured == capture():
+        return
     for _ in range(2):  # some depend on others, which may come later
         for name, value in captured.items():
             library, _, setting = name.partition(" ")
