@@ -4,7 +4,7 @@ A session does no more than call the trainer: it starts no process and no thread
 What always holds:
 
 * A state from scratch is a new object, one from a checkpoint the saved object; the one before is freed first.
-* `evaluate` leaves the random generators, and `snapshot` everything, as they are.
+* `evaluate` leaves random generators and settings, and `snapshot` everything, as they are.
 * After an exception no state is held: the next `start` is from scratch or from a checkpoint.
 * No state is reached in a process in which a trial has changed what others share, as far as `check` tells.
 """
@@ -196,7 +196,7 @@ class Session:
             self.logged.append((self._step, numbers))
 
     def evaluate(self) -> dict[str, float]:
-        """Return the metrics of the present state, and leave the random generators as they are."""
+        """Return the metrics of the present state; random generators and settings stay as they are."""
         trainer = self.trainer
         self._is_unchecked = True
         with self._held_only_if_it_ends_well(), self._surroundings.following_imports() as imported:
