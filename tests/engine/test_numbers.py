@@ -11,8 +11,9 @@ from engine.world import World, logged_at, trained_alone
 from hippotune.history.logged import Logged, LoggedNumbers
 from hippotune.plan.facts import CheckpointKept, MetricsRecorded, NumbersRecorded
 from hippotune.plan.plan import Plan
-from hippotune.protocol.commands import Note, Record
-from hippotune.protocol.events import WorkerNoted
+from hippotune.protocol.commands import Note, Record, RunLease
+from hippotune.protocol.events import Halted, WorkerNoted
+from hippotune.protocol.proof import ProofPolicy
 from hippotune.sequences import Constant, Exponential, MultiStep, Piecewise
 from hippotune.sequences.config import Config
 from hippotune.store.memory import MemoryStore
@@ -27,7 +28,14 @@ CONFIGS = [
         Exponential(0.1, 0.9),
     )
 ]
+SHARES_NOTHING = Config({"lr": Constant(0.2)})
+EXACT = ProofPolicy("Trainer")
 asks = st.lists(st.tuples(st.sampled_from(CONFIGS), st.integers(1, 12)), min_size=1, max_size=6)
+asks_apart = st.lists(
+    st.tuples(st.sampled_from([CONFIGS[0], CONFIGS[1], SHARES_NOTHING]), st.integers(1, 12)),
+    min_size=2,
+    max_size=4,
+)
 
 
 def logged_alone(config: Config, step: int) -> Logged:
@@ -94,3 +102,42 @@ def test_what_a_worker_notes_is_passed_on_and_is_no_fact() -> None:
     world.feed(WorkerNoted(0, "the data is large"))
     assert world.commands[-1] == Note("the data is large")
     assert len(world.facts) == facts
+
+
+@given(group=asks_apart, moves=st.integers(0, 60), chance=st.randoms(use_true_random=False))
+def test_no_number_is_lost_where_a_run_that_is_not_proved_yet_stops_and_is_taken_up(
+    group: list[tuple[Config, int]], moves: int, chance: random.Random
+) -> None:
+    world = World(slots=2, delayed=True, proofs=EXACT)
+    world.submit(*group)
+    for _ in range(moves):
+        if possible := world.moves():
+            chance.choice(possible)()
+    world.feed(Halted())
+    world.run(chance.randrange)
+    resumed = World(2, Plan.replay(world.facts), delayed=True, proofs=EXACT)
+    resumed.disk = world.disk
+    resumed.submit(*group)
+    resumed.run(chance.randrange)
+    store = MemoryStore()
+    store.write([*world.facts, *resumed.facts])
+    for config, step in group:
+        assert LoggedNumbers(store).along(resumed.engine.plan.find(config, step), step) == logged_alone(
+            config, step
+        )
+
+
+def test_numbers_before_a_checkpoint_that_a_proof_has_saved_are_recorded() -> None:
+    first = World(slots=1)
+    first.submit((CONFIGS[0], 9))
+    first.run()
+    resumed = World(1, Plan.replay(first.facts), proofs=EXACT)
+    resumed.disk = first.disk
+    resumed.submit((SHARES_NOTHING, 9))
+    resumed.run()
+    given = [command for command in resumed.commands if isinstance(command, RunLease)]
+    assert [lease.saves for lease in given if lease.proof and not lease.start][:1] == [{1}]
+    store = MemoryStore()
+    store.write([*first.facts, *resumed.facts])
+    for config in (CONFIGS[0], SHARES_NOTHING):
+        assert LoggedNumbers(store).along(resumed.engine.plan.find(config, 9), 9) == logged_alone(config, 9)

@@ -315,7 +315,7 @@ class World:
             self.steps_proved += 1
         else:
             self.steps_trained += 1
-        if not lease.proof and (numbers := logged_at(worker.state)):
+        if lease.logs and (numbers := logged_at(worker.state)):
             columns = {name: (number,) for name, number in numbers.items()}
             self.say(worker, NumbersLogged(lease.lease, (step + 1,), columns))
         seconds = self.slower_together if lease.peers and self.slower_together else 1 / float(lease.width)

@@ -1,9 +1,9 @@
 """Proof leases: they repeat what was trained before, so that the two can be compared.
 
 A proof lease promises nothing that a request waits for, its metrics answer no request, and nothing goes on
-from its state. One that is lost with its worker is repeated. A proof is decided once, when all its runs have
-ended, and is a fact of the plan then. `Rehearsal`, `WidthProof` and `Audits` say what to prove, and on which
-worker.
+from the state that its worker is left with. One that is lost with its worker is repeated. A proof is decided
+once, when all its runs have ended, and is a fact of the plan then. `Rehearsal`, `WidthProof` and `Audits` say
+what to prove, and on which worker.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Proofs:
                     repeat.run.error = event.error
                     repeat.owner.done(repeat)
             case NumbersLogged():
-                pass
+                lease.logged.add(event, self._state.now)  # recorded no later than the checkpoint they lead to
             case _:
                 return False
         return True

@@ -30,9 +30,9 @@ class RunLease:
     worker checks before the first step that evaluate() returns them.
 
     At the steps in `fingerprints` the worker says what its state is, before it evaluates there, and once more
-    after that. A `proof` repeats training that was done before: it logs nothing, and nothing goes on from its
-    state. One that is `fresh` runs in an interpreter that has trained nothing yet; one that is `nudged`
-    starts from weights that are changed in their last bits.
+    after that. A `proof` repeats training that was done before, or is what others repeat: it logs only where
+    it saves, because training goes on from its checkpoints alone. One that is `fresh` runs in an interpreter
+    that has trained nothing yet; one that is `nudged` starts from weights changed in their last bits.
 
     `width` is how many slots' worth of work the lease gets: above 1, `peers` are the workers that train it
     together with `worker`, which leads; below 1, others train beside it on the same slot. The worker may be
@@ -69,6 +69,11 @@ class RunLease:
     def workers(self) -> tuple[int, ...]:
         """All workers that train it, its leader first."""
         return (self.worker, *self.peers)
+
+    @property
+    def logs(self) -> bool:
+        """Whether what its training logs is to be recorded."""
+        return not self.proof or bool(self.saves)
 
     def node_at(self, step: int) -> int:
         """Return the node that the state after `step` steps belongs to."""

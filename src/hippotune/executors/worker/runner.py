@@ -133,7 +133,7 @@ class Runner:
     def _run(self, lease: RunLease, taking_part: AbstractContextManager[Session | Lead]) -> None:
         run = self._lease_run = LeaseRun(lease)
         self._is_pristine = False
-        self._session.logged = None if lease.proof else []
+        self._session.logged = [] if lease.logs else None
         self._began, self._steps, self._seconds = perf_counter(), 0, 0.0
         branches = {segment.end for segment in lease.segments}
         try:
