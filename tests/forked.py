@@ -24,7 +24,7 @@ import rich.console, rich.live, rich.table, rich.tree, sqlalchemy.dialects.sqlit
 TORCH = f"{HIPPO}\nimport hippotune.trainers.torch, torch._dynamo"
 
 _PROGRAM = """
-import gc, json, os, runpy, sys
+import atexit, gc, json, os, runpy, sys, threading
 gc.disable()
 exec(sys.argv[1])
 gc.freeze()
@@ -36,7 +36,6 @@ while line := sys.stdin.readline():
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 else:
     sys.exit()
-gc.unfreeze()
 for descriptor, stream in enumerate(streams):
     os.dup2(os.open(stream, os.O_RDWR | os.O_CREAT), descriptor)
 os.chdir(folder)
@@ -50,8 +49,21 @@ if program[0] == "-m":
 else:
     sys.path[0], sys.argv[:] = os.path.dirname(os.path.abspath(program[0])), program
     run = runpy.run_path, program[0]
+def end(status):  # as an interpreter does, but for freeing one by one all objects that it has imported
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
 del line, folder, program, variables, streams, child, given, descriptor, stream
-run[0](run[1], run_name="__main__", **({"alter_sys": True} if run[0] is runpy.run_module else {}))
+try:
+    run[0](run[1], run_name="__main__", **({"alter_sys": True} if run[0] is runpy.run_module else {}))
+except SystemExit as exit:
+    if not isinstance(exit.code, int | None):
+        raise
+    end((exit.code or 0) & 255)
+end(0)
 """
 
 

@@ -32,6 +32,8 @@ class Seen(hippo.Trainer):
     def evaluate(self): return {"training": gc.get_threshold()[0]}
 """
 
+USUAL = gc.get_threshold()[0]  # in a process whose modules have set nothing
+
 
 def test_the_collector_rests_while_processes_import_a_trainer_and_runs_while_they_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -43,7 +45,7 @@ def test_the_collector_rests_while_processes_import_a_trainer_and_runs_while_the
         found = study.eval({"lr": 0.1}, 1), study.alone({"lr": 0.1}, 1)
     here, *elsewhere = map(int, (tmp_path / "thresholds").read_text().split())
     assert here == gc.get_threshold()[0]
-    assert found == ({"training": here},) * 2
+    assert found == ({"training": USUAL},) * 2
     assert len(elsewhere) >= 2
     assert min(elsewhere) > 1_000_000
 

@@ -38,6 +38,7 @@ from typing import Literal, get_args
 
 from hippotune.executors.environment import GPU_VARIABLE
 from hippotune.executors.kept import with_sources
+from hippotune.executors.leaving import leave, leave_well
 from hippotune.gc_pause import gc_paused_for_imports
 from hippotune.scratch import mark
 from hippotune.short import size
@@ -394,7 +395,9 @@ def _become(request: ForkRequest, lock: int, status: int, own: Sequence[int]) ->
     module, _, name = request.program.partition(":")
     run = getattr(importlib.import_module(module), name)
     run(*request.arguments, **dict(zip(request.descriptors, own, strict=True)))
+    leave_well()
 
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]))
+    leave()

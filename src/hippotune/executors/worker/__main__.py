@@ -12,7 +12,6 @@ This process sends lists of events, the first of them `WorkerJoined`.
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import pickle
 import queue
@@ -24,12 +23,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NoReturn
 
 from hippotune import portable, scratch
 from hippotune.errors import HippoError
 from hippotune.executors.base import Job
 from hippotune.executors.lease_log import LeaseLog
+from hippotune.executors.leaving import freeze, leave
 from hippotune.executors.local.fork_server import ForkClient
 from hippotune.executors.local.process import INTERPRETER_LOST, PEER_LOST, REPLACED
 from hippotune.executors.platform import platform_of_this_process
@@ -101,7 +100,7 @@ def main(
         channel.send([WorkerJoined(worker)])
         _refuse_everything(channel, describe(error))
         return
-    gc.freeze()  # what was imported stays: the collector need not look through it again and again
+    freeze()
     inbox: Inbox = queue.SimpleQueue()
     files = open_checkpoints(_folder_of(job), job.storage)
     saver = Saver(files, channel.send)
@@ -112,7 +111,7 @@ def main(
     def close() -> None:
         saver.finish()
         if runner.running:  # in the middle of a step that is no longer wanted
-            _exit(0)
+            leave(0)
         channel.close()
         inbox.put(None)
 
@@ -120,13 +119,14 @@ def main(
     channel.send([WorkerJoined(worker, platform=platform_of_this_process())])
     try:
         runner.serve()
+        session.drop()
     except NeedsFreshProcess:
         saver.finish()
-        _exit(REPLACED)
+        leave(REPLACED)
     except (PeerLost, InterpreterLost) as loss:
         print(loss, file=sys.stderr)
         saver.finish()
-        _exit(PEER_LOST if isinstance(loss, PeerLost) else INTERPRETER_LOST)
+        leave(PEER_LOST if isinstance(loss, PeerLost) else INTERPRETER_LOST)
 
 
 def _read(channel: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> None:
@@ -135,10 +135,10 @@ def _read(channel: _ParentChannel, inbox: Inbox, close: Callable[[], None]) -> N
             inbox.put(command)
         close()
     except (EOFError, OSError):
-        _exit(0)
+        leave(0)
     except BaseException:
         traceback.print_exc()
-        _exit(1)
+        leave(1)
 
 
 def _folder_of(job: Job) -> Path:
@@ -156,14 +156,6 @@ def _refuse_everything(channel: _ParentChannel, error: str) -> None:
             channel.send([LeaseFailed(lease.lease, lease.start, error, "contract")])
 
 
-def _exit(status: int) -> NoReturn:
-    """Leave at once, without waiting for other threads."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
-
-
 def run(
     worker: int,
     cores: Sequence[int],
@@ -178,10 +170,10 @@ def run(
     try:
         main(descriptor, worker, cores, log, echo, is_fresh, standby)
     except (EOFError, ConnectionError):  # the parent went away before it had said anything
-        _exit(0)
+        leave(0)
     except BaseException:
         traceback.print_exc()
-        _exit(1)
+        leave(1)
 
 
 if __name__ == "__main__":
