@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.engine.options import EngineOptions
 from hippotune.executors.local.fork_server import Library
 from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
+from hippotune.protocol.failures import Retries
+from hippotune.protocol.proof import ProofPolicy
+from hippotune.scheduling.policy import WidthPolicy
 from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
 
 if TYPE_CHECKING:
@@ -61,6 +65,21 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     checkpoint_every: Annotated[float, Meta(gt=0)] | None = 600
     checkpoint_budget: Whole | None = None
     width: Policy | None = None
+
+    def engine_options(self, trainer: str) -> EngineOptions:
+        """Return what the engine of the study's plan goes by, for a trainer of this name."""
+        proofs = ProofPolicy(trainer, self.exact, self.audit)
+        return EngineOptions(
+            self._width, proofs, self._retries, self.checkpoint_every, self.checkpoint_budget
+        )
+
+    @property
+    def _retries(self) -> Retries:
+        return Retries(self.retries, self.retry_pause)
+
+    @property
+    def _width(self) -> WidthPolicy | None:
+        return None if self.width is None else self.width.made()
 
 
 class TunerSpec(Struct, omit_defaults=True, forbid_unknown_fields=True):
