@@ -19,7 +19,7 @@ from hippotune.serve.client.code import send_code
 from hippotune.serve.client.facts import ServedLog, read_logged, read_trace
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.runtime import RemoteRuntime
-from hippotune.serve.definition import Definition, PlanOpened, define
+from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.runtime import Runtime
 from hippotune.store.base import Store
@@ -67,7 +67,7 @@ class RemoteConnection(Connection):
             if self._study._version is None:
                 self.warnings += refuse_unsent(trainer.__module__, fingerprint(trainer), is_importable)
             code = send_code(self.api, trainer, self._study._code, self.notes)
-            self._definition = define(self._study, code)
+            self._definition = Definition.of(self._study, code)
         return self._definition
 
     def use(self, api: Api, definition: Definition) -> None:
