@@ -102,8 +102,7 @@ def made_study(submission: Submission, trainer: type[Trainer], url: str) -> Stud
 def run(submission: Submission, trainer: type[Trainer], tuner: Tuner, limits: Limits, api: Api) -> Ended:
     """Tune to the end, and return what came of it."""
     study = made_study(submission, trainer, api.url)
-    connection = study._connection
-    assert isinstance(connection, RemoteConnection)
+    connection = RemoteConnection.of(study)
     connection.use(api, submission.definition)
     for trunk in submission.tuned.trunks:
         study.trunk(Config.from_json(trunk))
