@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import hippotune as hippo
 from hippotune import Config
+from hippotune.engine.options import EngineOptions
 from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.plan.facts import SpanRecorded
@@ -158,7 +159,7 @@ def simulate(
     `costs` is what else virtual workers are given. Return the cost and the time of each worker.
     """
     store = MemoryStore()
-    runtime = Runtime(store, Simulated(GPUS, metrics=scores, **costs), Job(StandIn), policy=policy)
+    runtime = Runtime(store, Simulated(GPUS, metrics=scores, **costs), Job(StandIn), EngineOptions(policy))
     runtime.start()
     try:
         return runtime.run(_simulate(runtime, tuners, share, further)), list(store.spans())

@@ -18,6 +18,7 @@ from typing import Any
 
 from hippotune import Fluid
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.plan import facts
 from hippotune.plan.plan import Plan
 from hippotune.protocol import events
@@ -40,11 +41,13 @@ class Recorder(Engine):
     found: Sequence[facts.Fact] = ()
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        named["measured"] = list(named.get("measured", ()))
-        super().__init__(*given, **named)
         made_with = inspect.signature(Engine).bind(*given, **named).arguments
+        made_with["measured"] = list(made_with.get("measured", ()))
+        super().__init__(**made_with)
         assert not made_with["plan"].nodes or self.found
-        self.head = {name: made_with.get(name) for name in ("budget", "policy", "proofs", "checkpoint_every")}
+        options: EngineOptions = made_with["options"]
+        self.head: dict[str, Any] = {"budget": options.checkpoint_budget, "policy": options.width}
+        self.head |= {"proofs": options.proofs, "checkpoint_every": options.checkpoint_every}
         self.head["measured"], self.head["facts"] = made_with["measured"], list(self.found)
         self.head["widens"] = made_with.get("fits") is not None
         self.log: list[tuple[float, Event, list[Command]]] = []
@@ -93,7 +96,8 @@ def read(path: Path) -> Log:
     policy, every = decoded(head["policy"], configs), head.get("checkpoint_every")
     plan = Plan.replay(decoded(head.get("facts", []), configs))
     measured = [facts.MeasuredSteps(*each) for each in head.get("measured", [])]
-    engine = Engine(plan, head["budget"], policy, fits, measured, proofs, checkpoint_every=every)
+    options = EngineOptions(policy, proofs, checkpoint_every=every, checkpoint_budget=head["budget"])
+    engine = Engine(plan, options, fits, measured)
     entries = [(line["now"], decoded(line["event"], configs), line["commands"]) for line in lines]
     return Log(engine, entries, {config: number for number, config in enumerate(configs)})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command, RunLease
 from hippotune.protocol.events import GroupSubmitted, Request, SlotsAwaited, WorkerJoined
@@ -12,7 +13,8 @@ from hippotune.sequences import Config
 
 def begun(dynamic: bool, most: int = 4) -> Engine:
     """Return an engine that has one long trial to train, and one of four workers."""
-    engine = Engine(Plan(), None, Fluid(max_width=most, dynamic=dynamic), lambda values, width: True)
+    options = EngineOptions(Fluid(max_width=most, dynamic=dynamic))
+    engine = Engine(Plan(), options, lambda values, width: True)
     for event in (
         SlotsAwaited(4),
         WorkerJoined(0),

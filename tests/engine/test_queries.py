@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from engine.test_core import intervals, proofs, seeds, studies
 from engine.world import World
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command, RunLease
 from hippotune.protocol.events import Event, Paused, RequestWithdrawn, Resumed
-from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling import Fluid
 from hippotune.sequences.config import Config
@@ -74,7 +74,7 @@ def test_an_engine_that_is_looked_at_commands_the_same(
                 chance.choice(moves)()
     world.run(chance.randrange)
     fits = lambda values, width: True  # noqa: E731
-    engine = Engine(Plan(), None, policy, fits, (), proved, Retries(), every)
+    engine = Engine(Plan(), EngineOptions(policy, proved, checkpoint_every=every), fits)
     assert unwatched(world, engine) == world.commands
 
 

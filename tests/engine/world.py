@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import partial
 
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.engine.state import Suitable
 from hippotune.engine.validation import validate
 from hippotune.engine.width_allocator import Fits
@@ -122,10 +123,8 @@ class World:
         self._platforms = platforms
         self.slots = slots
         self.kinds = kinds or {}
-        retries = retries or Retries()
-        self.engine = Engine(
-            plan or Plan(), budget, policy, fits, measured, proofs, retries, checkpoint_every, suitable
-        )
+        options = EngineOptions(policy, proofs, retries or Retries(), checkpoint_every, budget)
+        self.engine = Engine(plan or Plan(), options, fits, measured, suitable)
         workers = slots if policy is None else slots * policy.packing
         self.workers = {number: Worker(number) for number in range(workers)}
         self.disk: dict[str, State] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.engine.validation import validate
 from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
@@ -36,9 +37,8 @@ class Watched(Engine):
         proofs: ProofPolicy | None = None,
         every: float | None = None,
     ) -> None:
-        super().__init__(
-            plan, policy=policy, fits=lambda values, width: True, proofs=proofs, checkpoint_every=every
-        )
+        options = EngineOptions(policy, proofs, checkpoint_every=every)
+        super().__init__(plan, options, fits=lambda values, width: True)
         self.heard: list[tuple[float, Event]] = []
 
     def handle(self, event: Event, now: float) -> list[Command]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hippotune import GridSearch, Study
 from hippotune.serve.app import document_of_all
 from hippotune.serve.client.api import Api
+from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.following import follow, send_study
 from hippotune.view.base import Silent
 from served.serving import Running, serving
@@ -72,9 +73,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, 
     ):
         study.eval({"lr": 0.1, "bs": 16}, 2)
         grid = GridSearch({"lr": [0.1], "bs": [16]}, metric="loss", mode="min", max_steps=2)
-        send_study(study, grid, described=DESCRIBED)
+        send_study(RemoteConnection.of(study), grid, described=DESCRIBED)
         follow(Api(running.url), "known", Silent())
-        address = study._connection.remote.loop.address  # type: ignore[attr-defined]
+        address = RemoteConnection.of(study).remote.loop.address
         yield running, {"key": study.key.digest, "id": address.rpartition("/")[2], "name": "known"}
 
 

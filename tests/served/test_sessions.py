@@ -77,8 +77,7 @@ def test_a_new_client_is_told_the_last_notes_of_a_plan_and_not_all(server: Runni
         plan = plan_of(server)
         for number in range(2 * REMEMBERED):
             plan.noted(f"note {number}")
-        connection = study._connection
-        assert isinstance(connection, RemoteConnection)
+        connection = RemoteConnection.of(study)
         told: PlanOpened = connection.api.call("POST", "/plans", connection.definition, PlanOpened)
     assert list(told.notes) == [f"note {number}" for number in range(REMEMBERED, 2 * REMEMBERED)]
 

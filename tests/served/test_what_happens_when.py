@@ -20,6 +20,7 @@ import hippotune as hippo
 from hippotune import Exponential, GridSearch, MultiStep, Study
 from hippotune.serve import hub
 from hippotune.serve.client.api import Api, ServerRefused
+from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.facts import read_facts
 from hippotune.serve.client.following import follow, send_study
 from hippotune.serve.records import StudyRecord
@@ -135,7 +136,7 @@ def test_streams_that_are_cut_lose_nothing_and_tell_nothing_twice(
         proxy = CuttingProxy(running.url, seed=3, most=2500)
         with study_at(proxy.url) as study:
             report = study.tune(grid(), progress=False)
-            key = study._connection.remote.key
+            key = RemoteConnection.of(study).remote.key
         proxy.close()
         assert results(report) == expected
         assert proxy.cuts > 2
@@ -161,7 +162,7 @@ def test_a_budget_is_not_given_again_by_the_next_server(tmp_path: Path) -> None:
 
     with ServerProcess(tmp_path / "home") as server:
         study = study_at(server.url, SlowWalker, tuner="server")
-        send_study(study, grid(steps=1000), limits=Limits(worker_seconds=2.0))
+        send_study(RemoteConnection.of(study), grid(steps=1000), limits=Limits(worker_seconds=2.0))
         until(lambda: record().spent)
         server.kill()
         server.start()
@@ -179,7 +180,7 @@ def test_what_was_answered_and_not_durable_when_the_server_was_killed_is_asked_a
     home, config = tmp_path / "home", {"lr": 0.1, "bs": 16}
     with ServerProcess(home) as server, study_at(server.url) as study:
         study.eval({"lr": 0.5, "bs": 16}, 1)
-        loop = study._connection.remote.loop  # type: ignore[attr-defined]
+        loop = RemoteConnection.of(study).remote.loop
         with closing(sqlite3.connect(home / "plans.sqlite", isolation_level=None)) as store:
             store.execute("BEGIN IMMEDIATE")  # nothing becomes durable
             with ThreadPoolExecutor() as threads:
@@ -206,13 +207,13 @@ def test_a_worker_is_lost_and_its_stage_is_trained_again(tmp_path: Path) -> None
 def test_two_studies_of_one_name_that_differ_are_told_apart(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         study = study_at(running.url, SlowWalker, tuner="server")
-        send_study(study, grid(steps=100))
-        send_study(study, grid(steps=100))  # the same again is the same study
+        send_study(RemoteConnection.of(study), grid(steps=100))
+        send_study(RemoteConnection.of(study), grid(steps=100))  # the same again is the same study
         with pytest.raises(ServerRefused, match=r"max_steps: 100 -> 50.*409") as refused:
-            send_study(study, grid(steps=50))
+            send_study(RemoteConnection.of(study), grid(steps=50))
         assert refused.value.status == 409
         Api(running.url).call("DELETE", "/studies/test")
-        send_study(study, grid(steps=2))
+        send_study(RemoteConnection.of(study), grid(steps=2))
         assert follow(Api(running.url), "test", Silent()).state == "ended"
 
 
@@ -239,7 +240,7 @@ def test_a_best_result_that_the_server_cannot_find_is_not_kept(
 def test_a_new_server_takes_over_what_the_old_one_saved(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home") as server:
         study = study_at(server.url, SlowWalker, tuner="server")
-        send_study(study, grid())
+        send_study(RemoteConnection.of(study), grid())
         wait_for_steps(server.url, 2)
         assert server.terminate() == 0
         server.start()

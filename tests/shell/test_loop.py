@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.executors.base import Emit, Executor, Job
 from hippotune.executors.simulated.executor import Simulated
 from hippotune.identity.key import PlanKey
@@ -56,7 +57,7 @@ class Noted(Executor):
 def test_a_worker_that_takes_the_place_of_a_lost_one_never_gets_the_lease_of_that() -> None:
     async def course() -> list[ExecutorCommand]:
         executor = Noted()
-        engine = Engine(Plan(), retries=Retries(pause=0.0))
+        engine = Engine(Plan(), EngineOptions(retries=Retries(pause=0.0)))
         loop = Loop(engine, executor, ImmediateWriter(MemoryStore()))
         loop.handle(WorkerJoined(0))
         for event in (WorkerLost(0, "killed"), WorkerJoined(0)):

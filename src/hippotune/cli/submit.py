@@ -62,19 +62,20 @@ def submit(options: argparse.Namespace) -> int:
 
         return submit_to_ray(options)
     try:
-        from hippotune.serve.client.api import Api
-        from hippotune.serve.client.following import moved, send_study
+        from hippotune.serve.client.connection import RemoteConnection
+        from hippotune.serve.client.following import send_study
     except ImportError as error:
         raise MissingExtra("hippo submit needs the extra serve: pip install 'hippotune[serve]'") from error
 
     script = load(options.file, options.arguments, options.module)
-    url = options.url or script.study._url or _server_of(script.study)
-    study = moved(script.study, url)
-    Api(url).reach()
-    send_study(study, script.tuner, _description(options.file))
+    study = script.study
+    url = options.url or study._url or _server_of(study)
+    connection = RemoteConnection(study, url)
+    connection.api.reach()
+    send_study(connection, script.tuner, _description(options.file))
     where = f"--url {shlex.quote(url)}"
     print(f"submitted: {study.name} to {url}")
-    for text in (*study._connection.notes, *study._connection.warnings):
+    for text in (*connection.notes, *connection.warnings):
         print(text)
     print(f"to follow it: hippo attach {shlex.quote(study.name)} {where}")
     print(f"to stop it:   hippo stop {shlex.quote(study.name)} {where}")

@@ -21,6 +21,7 @@ from hippotune.engine.interim import Interim
 from hippotune.engine.lease import Lease
 from hippotune.engine.lease_updates import LeaseUpdates
 from hippotune.engine.leases import LeaseEvents
+from hippotune.engine.options import EngineOptions
 from hippotune.engine.proofs import Proofs
 from hippotune.engine.request_failures import RequestFailures
 from hippotune.engine.requests import RequestEvents
@@ -34,9 +35,6 @@ from hippotune.plan.facts import MeasuredSteps
 from hippotune.plan.plan import Plan
 from hippotune.protocol import events
 from hippotune.protocol.commands import Command
-from hippotune.protocol.failures import Retries
-from hippotune.protocol.proof import ProofPolicy
-from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.pool import Served
 
 
@@ -51,37 +49,30 @@ class ProofWork(NamedTuple):
 class Engine:
     """See the module.
 
-    `budget` is how many bytes all checkpoints of the plan may take together. `policy` decides on widths;
-    without one, every lease has one slot. `fits` says whether hyper-parameters' values allow a width above 1;
-    without it, none do. `measured` is what steps took before: the first decision follows from it. `proofs`
-    says what is proved of the trainer; without it, nothing is. `retries` is how often a
-    stage is tried again whose worker was lost. Leases save on their way every `checkpoint_every` seconds.
-    `suitable` says which kinds of slots suit a config; without it, all do.
+    `fits` says whether hyper-parameters' values allow a width above 1; without it, none do. `measured` is
+    what steps took before: the first decision follows from it. `suitable` says which kinds of slots suit a
+    config; without it, all do.
     """
 
     def __init__(
         self,
         plan: Plan,
-        budget: int | None = None,
-        policy: WidthPolicy | None = None,
+        options: EngineOptions = EngineOptions(),  # noqa: B008
         fits: Fits | None = None,
         measured: Iterable[MeasuredSteps] = (),
-        proofs: ProofPolicy | None = None,
-        retries: Retries = Retries(),  # noqa: B008
-        checkpoint_every: float | None = None,
         suitable: Suitable | None = None,
     ) -> None:
-        state = self.state = State(plan, budget, policy, fits, retries, suitable)
+        state = self.state = State(plan, options, fits, suitable)
         state.profile.recall(plan.nodes, measured)
         self.plan, self.profile, self.workers = plan, state.profile, state.workers
         self.checkpoints = checkpoints = Checkpoints(state)
         self.scheduler = Scheduler(state)
         self._updates = updates = LeaseUpdates(state, checkpoints)
-        self.proofs = Proofs(state, checkpoints, updates, proofs)
+        self.proofs = Proofs(state, checkpoints, updates, options.proofs)
         requests = RequestEvents(state, updates, checkpoints, self.proofs)
         failures = RequestFailures(state, requests)
         blame = Blame(state, failures)
-        self._interim = interim = Interim(state, checkpoints, checkpoint_every)
+        self._interim = interim = Interim(state, checkpoints, options.checkpoint_every)
         self._assignment = Assignment(
             state, self.scheduler, updates, checkpoints, self.proofs, blame, interim
         )
@@ -89,7 +80,7 @@ class Engine:
         saves = SaveEvents(state, requests, failures, checkpoints, updates, blame, interim)
         workers = self.worker_events = WorkerEvents(state, leases, updates, self.proofs, blame)
         control = ControlEvents(state, updates, checkpoints)
-        self._turns = Turns(state, self.scheduler, updates, checkpoints, workers, checkpoint_every)
+        self._turns = Turns(state, self.scheduler, updates, checkpoints, workers, options.checkpoint_every)
         self._handlers: dict[type, Callable[[Any], None]] = {
             events.GroupSubmitted: requests.group_submitted,
             events.ConfigsForeseen: requests.configs_foreseen,

@@ -11,6 +11,7 @@ from hippotune.engine.eviction import CheckpointEviction
 from hippotune.engine.lease import Lease
 from hippotune.engine.lease_table import LeaseTable
 from hippotune.engine.open_request import OpenRequest
+from hippotune.engine.options import EngineOptions
 from hippotune.engine.promises import Promises
 from hippotune.engine.trouble import Trouble
 from hippotune.engine.width_allocator import Fits, WidthAllocator
@@ -19,7 +20,6 @@ from hippotune.plan.facts import Fact, Position
 from hippotune.plan.node import Node
 from hippotune.plan.plan import Plan
 from hippotune.protocol.commands import Command, Record, ReleaseWorker
-from hippotune.protocol.failures import Retries
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.scheduling.profile import Profile
 from hippotune.sequences.config import Config
@@ -47,19 +47,17 @@ class State:
     def __init__(
         self,
         plan: Plan,
-        budget: int | None,
-        policy: WidthPolicy | None,
+        options: EngineOptions,
         fits: Fits | None,
-        retries: Retries,
         suitable: Suitable | None = None,
     ) -> None:
         self.plan = plan
-        self.retries = retries
+        self.retries = options.retries
         self.troubles: dict[StartPoint, Trouble] = {}
         self.promises = Promises()
         self.frontier = self.promises.frontier
-        self.profile = Profile(None if policy is None else policy.scaling)
-        self.eviction = CheckpointEviction(plan, budget)
+        self.profile = Profile(None if options.width is None else options.width.scaling)
+        self.eviction = CheckpointEviction(plan, options.checkpoint_budget)
         self.requests: dict[int, OpenRequest] = {}
         self.leases = LeaseTable(self.promises)
         self.workers = WorkerTable()
@@ -84,7 +82,7 @@ class State:
         self._fits = fits
         self._suitable = None if suitable is None else lru_cache(maxsize=1 << 16)(suitable)
         self.allocator: WidthAllocator | None = None
-        self.use(policy)
+        self.use(options.width)
 
     def use(self, policy: WidthPolicy | None) -> None:
         """Have widths chosen by a policy from now on; without one, every lease has one slot."""

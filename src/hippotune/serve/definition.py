@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from hippotune.engine.options import EngineOptions
 from hippotune.executors.local.fork_server import Library
 from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
+from hippotune.protocol.failures import Retries
+from hippotune.protocol.proof import ProofPolicy
+from hippotune.scheduling.policy import WidthPolicy
 from hippotune.serve.messages import ConfigJson, Name, Policy, Whole
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Texts = tuple[str, ...]
 # What a plan is found by: the server works it out, from what the code reads and not from how it travels.
 _OF_PLANS = {"study", "code", "settings", "seed", "version", "data", "start", "substeps"}
+# What a definition has in common with `hippo.Study`, as it is there.
+_SAME = ("settings", "seed", "substeps", "share", "exact", "audit", "checkpoint_every", "checkpoint_budget")
 
 
 class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -61,6 +67,42 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     checkpoint_every: Annotated[float, Meta(gt=0)] | None = 600
     checkpoint_budget: Whole | None = None
     width: Policy | None = None
+
+    @classmethod
+    def of(cls, study: Study, code: Code) -> Definition:
+        """Write a study of this process down."""
+        return cls(
+            study=study.name,
+            code=code,
+            version=study._version,
+            data=_there(study.data),
+            start=_there(study.start),
+            retries=study.retries.times,
+            retry_pause=study.retries.pause,
+            width=None if study.width is None else Policy.of(study.width),
+            **{name: getattr(study, name) for name in _SAME},
+        )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `hippo.Study` that make the same study again, but for its name and its trainer."""
+        same = {name: getattr(self, name) for name in (*_SAME, "version", "data", "start")}
+        return {**same, "retries": self._retries, "width": self._width}
+
+    def engine_options(self, trainer: str) -> EngineOptions:
+        """Return what the engine of the study's plan goes by, for a trainer of this name."""
+        proofs = ProofPolicy(trainer, self.exact, self.audit)
+        return EngineOptions(
+            self._width, proofs, self._retries, self.checkpoint_every, self.checkpoint_budget
+        )
+
+    @property
+    def _retries(self) -> Retries:
+        return Retries(self.retries, self.retry_pause)
+
+    @property
+    def _width(self) -> WidthPolicy | None:
+        return None if self.width is None else self.width.made()
 
 
 class TunerSpec(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -118,28 +160,6 @@ class PlanOpened(Struct):
     workers: int
     notes: Texts = ()
     warnings: Texts = ()
-
-
-def define(study: Study, code: Code) -> Definition:
-    """Write a study of this process down."""
-    return Definition(
-        study=study.name,
-        code=code,
-        settings=study.settings,
-        seed=study.seed,
-        version=study._version,
-        data=_there(study.data),
-        start=_there(study.start),
-        substeps=study.substeps,
-        share=study.share,
-        exact=study.exact,
-        audit=study.audit,
-        retries=study.retries.times,
-        retry_pause=study.retries.pause,
-        checkpoint_every=study.checkpoint_every,
-        checkpoint_budget=study.checkpoint_budget,
-        width=None if study.width is None else Policy.of(study.width),
-    )
 
 
 def _there(given: str | Path | None) -> str | None:

@@ -20,7 +20,6 @@ from hippotune.history.retrying import cleared
 from hippotune.history.studies import asked_as, listed_as, read_study
 from hippotune.identity.data import data_text
 from hippotune.identity.key import Identity
-from hippotune.protocol.failures import Retries
 from hippotune.serve.blobs import Blobs
 from hippotune.serve.definition import Definition, KeyParts, PlanOpened
 from hippotune.serve.outbox import Outbox
@@ -136,25 +135,13 @@ class Hub:
         executor: Executor,
     ) -> tuple[ServedPlan, list[str]]:
         options = StudyOptions(
-            name=definition.study,
-            listed_name=listed_as(definition.study, definition.share),
-            trainer=None,
-            trainer_name=probed.name,
-            home=self.folder,
-            storage=self._storage,
-            store_url=self.store,
-            executor=executor,
-            settings=definition.settings,
-            seed=definition.seed,
-            start=definition.start,
-            width=None if definition.width is None else definition.width.made(),
-            exact=definition.exact,
-            audit=definition.audit,
-            retries=Retries(definition.retries, definition.retry_pause),
-            checkpoint_every=definition.checkpoint_every,
-            checkpoint_budget=definition.checkpoint_budget,
-            parcel=parcel,
-            fits=probed.fits,
+            listed_as(definition.study, definition.share),
+            replace(self._job(definition), parcel=parcel, fits=probed.fits),
+            definition.engine_options(probed.name),
+            executor,
+            self.folder,
+            self._storage,
+            self.store,
         )
         opened = open_plan(options, identity, probed.versions, definition.version is not None)
         runtime = opened.runtime
@@ -186,10 +173,12 @@ class Hub:
 
     def export(self, plan: ServedPlan, question: WriteExport) -> None:
         """Have a process with the trainer's code write a model."""
-        definition = plan.definition
+        self.probes.ask(replace(plan.parcel, job=self._job(plan.definition)), question)
+
+    def _job(self, definition: Definition) -> Job:
+        """Return what a process needs to know that opens a study's trainer, but for the trainer."""
         start = find_start(definition.start, self.folder)
-        job = Job(None, definition.settings, definition.seed, start=start)
-        self.probes.ask(replace(plan.parcel, job=job), question)
+        return Job(None, definition.settings, definition.seed, start=start, study=definition.study)
 
     @property
     def plans(self) -> list[ServedPlan]:

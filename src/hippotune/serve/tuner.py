@@ -17,7 +17,6 @@ import msgspec
 from hippotune.errors import HippoError
 from hippotune.executors.shipping import unpack
 from hippotune.executors.worker.tracebacks import describe
-from hippotune.protocol.failures import Retries
 from hippotune.protocol.wire import encode_value
 from hippotune.sequences.config import Config
 from hippotune.sequences.custom import refuse_functions
@@ -92,21 +91,9 @@ def made_study(submission: Submission, trainer: type[Trainer], url: str) -> Stud
     return Study(
         given.study,
         trainer,
-        settings=given.settings,
-        seed=given.seed,
-        share=given.share,
-        version=given.version,
-        data=given.data,
-        checkpoint_budget=given.checkpoint_budget,
+        **given.arguments,
         keep_best=tuned.keep_best,
-        width=None if given.width is None else given.width.made(),
         defaults=Config.from_json(tuned.defaults),
-        start=given.start,
-        substeps=given.substeps,
-        exact=given.exact,
-        audit=given.audit,
-        retries=Retries(given.retries, given.retry_pause),
-        checkpoint_every=given.checkpoint_every,
         url=url,
         tuner="client",
     )
@@ -115,8 +102,7 @@ def made_study(submission: Submission, trainer: type[Trainer], url: str) -> Stud
 def run(submission: Submission, trainer: type[Trainer], tuner: Tuner, limits: Limits, api: Api) -> Ended:
     """Tune to the end, and return what came of it."""
     study = made_study(submission, trainer, api.url)
-    connection = study._connection
-    assert isinstance(connection, RemoteConnection)
+    connection = RemoteConnection.of(study)
     connection.use(api, submission.definition)
     for trunk in submission.tuned.trunks:
         study.trunk(Config.from_json(trunk))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from hippotune.engine.core import Engine
+from hippotune.engine.options import EngineOptions
 from hippotune.engine.width_allocator import Fits
 from hippotune.errors import CheckpointError
 from hippotune.executors.base import Executor, Job
@@ -22,8 +23,6 @@ from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import Position, StudyBegan, StudyEnded
 from hippotune.plan.plan import Plan
 from hippotune.protocol.events import ActionTaken, CheckpointLost, Halted, StudyClosed, WidthChanged
-from hippotune.protocol.failures import Retries
-from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
 from hippotune.shell.interrupts import end_at_once
 from hippotune.shell.loop import Loop
@@ -43,11 +42,7 @@ class Runtime(LoopThread):
         store: Store,
         executor: Executor,
         job: Job,
-        budget: int | None = None,
-        policy: WidthPolicy | None = None,
-        proofs: ProofPolicy | None = None,
-        retries: Retries = Retries(),  # noqa: B008
-        checkpoint_every: float | None = None,
+        options: EngineOptions = EngineOptions(),  # noqa: B008
     ) -> None:
         super().__init__("hippo-engine")
         self.store = store
@@ -63,12 +58,10 @@ class Runtime(LoopThread):
         self.found_results = self.plan.order
         self.found_checkpoints = sum(1 for _ in self.plan.checkpoints())
         self.executor = executor
-        self._job = job
-        self._budget = budget
-        self._policies = [policy]
-        self._proofs = proofs
-        self._retries = retries
-        self._checkpoint_every = checkpoint_every
+        is_to_prove = options.proofs is not None and not self.plan.rehearsed
+        self._job = replace(job, packing=options.packing, rehearses=is_to_prove)
+        self._options = options
+        self._policies = [options.width]
         if self._keeps_files:
             self.files.sweep({checkpoint.name for _, checkpoint in self.plan.checkpoints()})
         self._writer: Any = None
@@ -85,21 +78,12 @@ class Runtime(LoopThread):
         self._writer = self._make_writer()
         delete = self.files.delete if self._keeps_files else (lambda _: None)
         engine = Engine(
-            self.plan,
-            budget=self._budget,
-            policy=self._policies[0],
-            fits=self._fits(),
-            measured=self.store.step_times(),
-            proofs=self._proofs,
-            retries=self._retries,
-            checkpoint_every=self._checkpoint_every,
-            suitable=self.executor.suitable,
+            self.plan, self._options, self._fits(), self.store.step_times(), self.executor.suitable
         )
         behind = self._keeps_files and self.files.is_remote
         self.loop = Loop(engine, self.executor, self._writer, delete, self.notes.tell, behind)
-        rehearses = self._proofs is not None and not self.plan.rehearsed
-        await self.executor.start(replace(self._job, rehearses=rehearses), self.loop.emit)
-        if self._policies[0] is not None and not self._policies[0].resizes:
+        await self.executor.start(self._job, self.loop.emit)
+        if self._options.width is not None and not self._options.width.resizes:
             self.loop.slots.gather()
 
     def _fits(self) -> Fits | None:

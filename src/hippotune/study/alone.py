@@ -16,7 +16,7 @@ from hippotune import checks
 from hippotune.errors import InvalidInput, StoreError
 from hippotune.executors.base import Job
 from hippotune.executors.fresh import FreshInterpreters
-from hippotune.study.start import find_start
+from hippotune.study.opening import job_of
 from hippotune.trainers import seeding
 from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.metrics import checked_metrics
@@ -38,8 +38,7 @@ def alone(study: Study, config: Config, steps: int | Iterable[int]) -> dict[int,
 
 def fresh_interpreters(study: Study) -> FreshInterpreters:
     """Return interpreters for a study's trainer, each as a worker of its plan is."""
-    job = Job(study.trainer, study.settings, study.seed, start=find_start(study.start, study.home))
-    return FreshInterpreters(job, study.executor.environment(_kept_threads(study)))
+    return FreshInterpreters(job_of(study), study.executor.environment(_kept_threads(study)))
 
 
 def _kept_threads(study: Study) -> int | None:

@@ -49,7 +49,7 @@ class Connection:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._aim: tuple[str, str] | None = None
-        self._study = study
+        self.study = study
 
     @property
     def key(self) -> PlanKey:
@@ -58,7 +58,7 @@ class Connection:
 
     def identify(self, remember: bool = False) -> Identity:
         """Identify the plan, as everything is now. With `remember`, digests of data are kept in the home."""
-        study = self._study
+        study = self.study
         data = data_text(study.data, study.home, remember)
         threads = None if study._executor is None else study._executor.threads
         start = find_start(study.start, study.home)
@@ -71,24 +71,24 @@ class Connection:
     @property
     def place(self) -> str:
         """Where the study's facts are kept: the database's URL, or the home."""
-        executor, place = self._study.executor, self._study._store_url or str(self._study.home.resolve())
+        executor, place = self.study.executor, self.study._store_url or str(self.study.home.resolve())
         return f"virtual time of {executor.identity} in {place}" if executor.virtual else place
 
     def open(self) -> Runtime:
         """Open the plan that belongs to the trainer as it is now, which may be another one than last time."""
-        executor = self._study.executor
+        executor = self.study.executor
         if not executor.virtual:
-            refuse_served(self._study.home)
+            refuse_served(self.study.home)
         runtime = self.runtime
         if runtime is None:
-            executor.warm_up(self._study.trainer)
+            executor.warm_up(self.study.trainer)
         identity = self.identify(remember=not executor.virtual)
         if runtime is not None and not runtime.closed:
             if self.identity is not None and self.identity.key == identity.key:
                 return runtime
             if runtime.busy:
                 raise HippoError(
-                    f"the trainer, settings or data of study {self._study.name!r} changed while it is being "
+                    f"the trainer, settings or data of study {self.study.name!r} changed while it is being "
                     "tuned: wait for its end, or make another study"
                 )
             self.close()
@@ -96,14 +96,14 @@ class Connection:
                 runtime.close()  # others on the old plan open it again when they need it
         self.identity, self._aim = identity, None
         self.runtime = acquire(
-            self.place, identity.key, executor, self._study.name, partial(self._begin, identity)
+            self.place, identity.key, executor, self.study.name, partial(self._begin, identity)
         )
         return self.runtime
 
     def _begin(self, identity: Identity) -> Runtime:
-        options, waived = StudyOptions.of(self._study), self._study._version is not None
+        options, waived = StudyOptions.of(self.study), self.study._version is not None
         if not (options.executor.virtual or waived):
-            self.warnings += refuse_unsent(self._study.trainer.__module__, identity, is_importable)
+            self.warnings += refuse_unsent(self.study.trainer.__module__, identity, is_importable)
         opened = open_plan(options, identity, versions(identity.imports), waived)
         self.notes += opened.notes
         self.warnings += opened.warnings
@@ -111,7 +111,7 @@ class Connection:
 
     def set_aim(self, metric: str, mode: str) -> None:
         """Have the store remember what the study is tuned for, so that `hippo show` knows its best."""
-        study = self._study
+        study = self.study
         if self._aim != (metric, mode) and self.identity is not None and not study.executor.virtual:
             from hippotune.store.catalog import open_store
 
@@ -122,28 +122,28 @@ class Connection:
     @property
     def is_virtual(self) -> bool:
         """Whether the study runs in virtual time."""
-        return self._study.executor.virtual
+        return self.study.executor.virtual
 
     @property
     def models(self) -> Models:
         """The trained models of the study."""
-        return Models(self._study, self)
+        return Models(self.study, self)
 
     def recorded(
         self, runtime: Runtime, tuner: Tuner, limits: Limits, tuning: Tuning
     ) -> AbstractContextManager[object]:
         """Record that a tuning begins and, however the block is left, how it ended."""
-        return recorded(runtime, self._study.name, tuner, limits, tuning)
+        return recorded(runtime, self.study.name, tuner, limits, tuning)
 
     def trace(self, runtime: Runtime, tuning: Tuning, spans: list[SpanRecorded]) -> Callable[[], Trace]:
         """Return what pictures of a tuning are drawn from."""
-        spent = partial(read_spans, self._study, runtime.store)
+        spent = partial(read_spans, self.study, runtime.store)
         trace = Trace(tuple(spans), tuple(tuning.asks()), tuple(runtime.plan.nodes), spent)
         return lambda: trace
 
     def reading(self, runtime: Runtime) -> AbstractContextManager[Store]:
         """Open the log of the plan for reading, on any thread."""
-        return reading_plan(self._study, runtime.store)
+        return reading_plan(self.study, runtime.store)
 
     def proofs(self, runtime: Runtime) -> tuple[ProofRecorded, ...]:
         """Return what was proved of the trainer."""
@@ -151,12 +151,12 @@ class Connection:
 
     def logged(self, runtime: Runtime) -> Callable[[Node, int], Logged]:
         """Return what reads what training logged on the way to a state."""
-        return partial(read_logged, self._study, runtime.store)
+        return partial(read_logged, self.study, runtime.store)
 
     def close(self) -> None:
         """Let go of the plan; the last study to do so ends the workers and unlocks it."""
         if self.runtime is not None:
-            release(self.runtime, self._study.name)
+            release(self.runtime, self.study.name)
             self.runtime = None
 
     def run(self, work: Callable[[Runtime], Coroutine[Any, Any, T]]) -> T:
@@ -200,7 +200,7 @@ class Connection:
 
     def ending_in_order(self) -> AbstractContextManager[None]:
         """Let Ctrl-C end what runs in the block in order, and in one line."""
-        line = f"stopped; everything is kept in {self._study.home}: run the same again to go on"
+        line = f"stopped; everything is kept in {self.study.home}: run the same again to go on"
         return ending_in_order(line)
 
     def warn(self, view: View, depth: int = 4) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hippotune import checks
+from hippotune.engine.options import EngineOptions
 from hippotune.errors import InvalidInput
 from hippotune.executors.base import Job
 from hippotune.executors.simulated.executor import Simulated
@@ -155,11 +156,9 @@ def _ratio(alone: float, shared: float) -> float:
 def _cost(study: Study, tuner: Tuner, executor: Simulated, share: bool, facts: Sequence[Fact]) -> Cost:
     store = MemoryStore()
     store.write(facts)
-    packing = 1 if study.width is None else study.width.packing
     # A trial that is trained alone is not resumed: there is nothing to prove.
     proofs = ProofPolicy(study.trainer.__name__, study.exact, study.audit) if share else None
-    job = Job(study.trainer, packing=packing)
-    runtime = Runtime(store, executor, job, policy=study.width, proofs=proofs)
+    runtime = Runtime(store, executor, Job(study.trainer), EngineOptions(study.width, proofs))
     runtime.start()
     try:
         return runtime.run(_tune(runtime, study, tuner, share))

@@ -19,12 +19,11 @@ from hippotune.serve.client.code import send_code
 from hippotune.serve.client.facts import ServedLog, read_logged, read_trace
 from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.runtime import RemoteRuntime
-from hippotune.serve.definition import Definition, PlanOpened, define
+from hippotune.serve.definition import Definition, PlanOpened
 from hippotune.shell.interrupts import ending_in_order
 from hippotune.shell.runtime import Runtime
 from hippotune.store.base import Store
 from hippotune.study.connection import Connection
-from hippotune.study.models import Models
 from hippotune.study.recorded import ending
 from hippotune.study.report import Trace
 from hippotune.study.unsent import refuse_unsent
@@ -48,6 +47,12 @@ class RemoteConnection(Connection):
         self._definition: Definition | None = None
         self._is_given = False
 
+    @staticmethod
+    def of(study: Study) -> RemoteConnection:
+        """Return the connection of a study that is on a server."""
+        assert isinstance(study._connection, RemoteConnection)
+        return study._connection
+
     @property
     def key(self) -> PlanKey:
         """What the plan is found by, as the server worked it out."""
@@ -63,11 +68,11 @@ class RemoteConnection(Connection):
     def definition(self) -> Definition:
         """The study as data; its code is sent at the first use."""
         if self._definition is None:
-            trainer = self._study.trainer
-            if self._study._version is None:
+            trainer = self.study.trainer
+            if self.study._version is None:
                 self.warnings += refuse_unsent(trainer.__module__, fingerprint(trainer), is_importable)
-            code = send_code(self.api, trainer, self._study._code, self.notes)
-            self._definition = define(self._study, code)
+            code = send_code(self.api, trainer, self.study._code, self.notes)
+            self._definition = Definition.of(self.study, code)
         return self._definition
 
     def use(self, api: Api, definition: Definition) -> None:
@@ -97,7 +102,7 @@ class RemoteConnection(Connection):
         """Have the server remember what the study is tuned for."""
         if self._aim != (metric, mode):
             self._aim = self.remote.aim = metric, mode
-            start = SessionStart(self._study.name, metric, mode)
+            start = SessionStart(self.study.name, metric, mode)
             try:
                 self.api.call("PUT", self.remote.loop.address, start)
             except ServerRefused as error:
@@ -121,9 +126,9 @@ class RemoteConnection(Connection):
         return ending_in_order(f"stopped; everything is kept at {self.api.url}: run the same again to go on")
 
     @property
-    def models(self) -> Models:
+    def models(self) -> RemoteModels:
         """The trained models of the study."""
-        return RemoteModels(self._study, self)
+        return RemoteModels(self.study, self)
 
     @contextmanager
     def recorded(self, runtime: Any, tuner: Tuner, limits: Limits, tuning: Tuning) -> Iterator[None]:

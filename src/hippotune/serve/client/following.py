@@ -18,7 +18,6 @@ from hippotune.serve.client.api import Api, Event
 from hippotune.serve.client.code import in_reach, send
 from hippotune.serve.client.connection import RemoteConnection
 from hippotune.serve.client.facts import ServedLog
-from hippotune.serve.client.models import RemoteModels
 from hippotune.serve.client.waiting import ServerLost
 from hippotune.serve.definition import PlanOpened, Submission, TunerSpec
 from hippotune.serve.records import StudyLine, StudyRecord
@@ -41,8 +40,7 @@ def tune_there(
     study: Study, tuner: Tuner, limits: Limits, show: bool | None, sinks: Sequence[Sink] = ()
 ) -> Report:
     """Have a server tune a study, and wait for its end; `sinks` are fed from here."""
-    connection = study._connection
-    assert isinstance(connection, RemoteConnection)
+    connection = RemoteConnection.of(study)
     api = connection.api
     was_sent = False
 
@@ -56,7 +54,7 @@ def tune_there(
 
     with ending_in_order(left), open_view(show) as view:
         connection.notes.clear()  # those of the plan: the tuner's process tells them
-        send_study(study, tuner, limits=limits)
+        send_study(connection, tuner, limits=limits)
         was_sent = True
         for text in connection.notes:
             view.note(text)
@@ -64,7 +62,7 @@ def tune_there(
         feeds = _feeds(study, connection, sinks)
         with feeds.fed():
             record = follow(api, study.name, view)
-            report = report_of(api, record, RemoteModels(study, connection))
+            report = report_of(api, record, connection.models)
         feeds.finish(report._best, is_away=True)
         connection.warn(view)
         return report
@@ -82,41 +80,14 @@ def _feeds(study: Study, connection: RemoteConnection, sinks: Sequence[Sink]) ->
     return Feeds(sinks, log, study.name, key, study.share, connection.warnings.append)
 
 
-def moved(study: Study, url: str) -> Study:
-    """Return the same study on a server."""
-    from hippotune.study.study import Study
-
-    there = Study(
-        study.name,
-        study.trainer,
-        settings=study.settings,
-        seed=study.seed,
-        share=study.share,
-        version=study._version,
-        data=study.data,
-        checkpoint_budget=study.checkpoint_budget,
-        keep_best=study.keep_best,
-        width=study.width,
-        defaults=study.defaults,
-        start=study.start,
-        substeps=study.substeps,
-        exact=study.exact,
-        audit=study.audit,
-        retries=study.retries,
-        checkpoint_every=study.checkpoint_every,
-        url=url,
-        code=study._code,
-    )
-    there._trunks = study._trunks
-    return there
-
-
 def send_study(
-    study: Study, tuner: Tuner, described: dict[str, Any] | None = None, limits: Limits = NO_LIMITS
+    connection: RemoteConnection,
+    tuner: Tuner,
+    described: dict[str, Any] | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> StudyLine:
-    """Submit a study to its server; a tuner that is described as data is no code."""
-    connection = study._connection
-    assert isinstance(connection, RemoteConnection)
+    """Submit a study to a server; a tuner that is described as data is no code."""
+    study = connection.study
     connection.forget_definition()
     definition = connection.definition
     content = (
