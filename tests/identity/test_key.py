@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hippotune.errors import InvalidInput
@@ -28,6 +30,9 @@ def test_equal_settings_give_equal_keys_however_they_are_written() -> None:
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
         ([{"a": 1, "b": 2}], [{"b": 2, "a": 1}]),
         ([1, 2], (1, 2)),
+        (0.5, np.float64(0.5)),
+        (math.inf, "Infinity"),
+        ({"type": ["float64", 0.5]}, np.float64(0.5)),
         ({1: "a"}, {"1": "a"}),
         ({1: 0, "a": 0}, {"1": 0, "a": 0}),
         ((1,), {"()": [1]}),

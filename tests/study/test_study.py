@@ -473,3 +473,16 @@ def test_nothing_of_a_closed_plan_is_kept(tmp_path: Path) -> None:
         assert runtime() is not None
     gc.collect()
     assert runtime() is None
+
+
+SETTINGS = {"most": math.inf, "names": {1: "one", "()": [None]}, "sizes": ((1, 2.0), True)}
+
+
+class TellsItsSettings(Walker):
+    def evaluate(self) -> Mapping[str, float]:
+        return {"same": float(repr(self.settings) == repr(SETTINGS))}
+
+
+def test_settings_reach_training_as_they_were_given(tmp_path: Path) -> None:
+    with study_of(TellsItsSettings, tmp_path, settings=SETTINGS) as study:
+        assert study.eval({"lr": 0.1, "bs": 16}, 1) == {"same": 1.0}

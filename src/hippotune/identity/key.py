@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from hippotune.errors import InvalidInput
 from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.fingerprint import Fingerprint, fingerprint
 from hippotune.identity.parts import differences, of_value
+from hippotune.identity.settings import canonical, telling
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ class Identity:
         }
         given = [data] + [f"{name} {named[name]}" for name in ("start", "substeps") if named[name]]
         whole = "; ".join(filter(None, given))
-        key = PlanKey(trainer, made_of, _canonical(settings or {}), seed, whole, threads)
+        key = PlanKey(trainer, made_of, canonical(settings or {}), seed, whole, threads)
         parts = {**code.parts, "seed": str(seed)}
         for name, value in (settings or {}).items():
-            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(_telling(value)))
+            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(telling(value)))
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
         return cls(key, parts, code.parts, code.imports, code.modules)
 
@@ -156,34 +156,3 @@ class Origin:
         """Read what `to_json` has written."""
         found = json.loads(text)
         return cls(found["parts"], found["versions"], found["threads"])
-
-
-def _canonical(settings: Mapping[str, Any]) -> str:
-    """Return settings as JSON text that is the same for settings that no trainer can tell apart."""
-    for name, value in settings.items():
-        if not isinstance(name, str):
-            raise InvalidInput(f"settings has the key {name!r}; expected names, as strings")
-        try:
-            json.dumps(value)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                f"settings[{name!r}] is {value!r}, which cannot be written as JSON ({error}); "
-                "expected numbers, strings, booleans, None, and lists or dicts of them"
-            ) from None
-    ordered = {name: _telling(settings[name]) for name in sorted(settings)}
-    return json.dumps(ordered, separators=(",", ":"))
-
-
-def _telling(value: Any) -> Any:
-    """Write what JSON would not tell apart: tuples and lists, names and numbers as the keys of a dict."""
-    match value:
-        case tuple():
-            return {"()": [_telling(item) for item in value]}
-        case list():
-            return [_telling(item) for item in value]
-        case dict() if all(isinstance(key, str) and key not in ("()", "{}") for key in value):
-            return {key: _telling(item) for key, item in value.items()}
-        case dict():
-            return {"{}": [[key, _telling(item)] for key, item in value.items()]}
-        case _:
-            return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,9 +10,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hippotune.engine.options import EngineOptions
+from hippotune.errors import InvalidInput
 from hippotune.executors.local.fork_server import Library
 from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
+from hippotune.identity.settings import canonical, telling, told
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
@@ -25,7 +28,7 @@ Texts = tuple[str, ...]
 # What a plan is found by: the server works it out, from what the code reads and not from how it travels.
 _OF_PLANS = {"study", "code", "settings", "seed", "version", "data", "start", "substeps"}
 # What a definition has in common with `hippo.Study`, as it is there.
-_SAME = ("settings", "seed", "substeps", "share", "exact", "audit", "checkpoint_every", "checkpoint_budget")
+_SAME = ("seed", "substeps", "share", "exact", "audit", "checkpoint_every", "checkpoint_budget")
 
 
 class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -49,7 +52,10 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A study, as far as its plan goes by it; see `hippo.Study` for each of these."""
+    """A study, as far as its plan goes by it; see `hippo.Study` for each of these.
+
+    `settings` are written as JSON cannot by itself; `trainer_settings` are what they say.
+    """
 
     study: Name
     code: Code
@@ -74,6 +80,7 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
         return cls(
             study=study.name,
             code=code,
+            settings=_written(study.settings),
             version=study._version,
             data=_there(study.data),
             start=_there(study.start),
@@ -87,7 +94,13 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     def arguments(self) -> dict[str, Any]:
         """The arguments of `hippo.Study` that make the same study again, but for its name and its trainer."""
         same = {name: getattr(self, name) for name in (*_SAME, "version", "data", "start")}
-        return {**same, "retries": self._retries, "width": self._width}
+        own = {"settings": self.trainer_settings, "retries": self._retries, "width": self._width}
+        return same | own
+
+    @property
+    def trainer_settings(self) -> dict[str, Any]:
+        """What the trainer gets as its settings."""
+        return told(self.settings)
 
     def engine_options(self, trainer: str) -> EngineOptions:
         """Return what the engine of the study's plan goes by, for a trainer of this name."""
@@ -160,6 +173,19 @@ class PlanOpened(Struct):
     workers: int
     notes: Texts = ()
     warnings: Texts = ()
+
+
+def _written(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Write settings down. What would be something else on the server is refused."""
+    canonical(settings)
+    written = {name: telling(value) for name, value in settings.items()}
+    for name, value in told(msgspec.json.decode(msgspec.json.encode(written))).items():
+        if repr(value) != repr(settings[name]):
+            raise InvalidInput(
+                f"settings[{name!r}] is {settings[name]!r}, which a server would get as {value!r}; expected "
+                "plain numbers, strings, booleans, None, and lists, tuples or dicts of them"
+            )
+    return written
 
 
 def _there(given: str | Path | None) -> str | None:

@@ -116,7 +116,7 @@ class Hub:
         identity = Identity.made_of(
             probed.qualified_name,
             probed.code,
-            definition.settings,
+            definition.trainer_settings,
             definition.seed,
             definition.version,
             data or (f"user {user}" if user else ""),
@@ -178,7 +178,7 @@ class Hub:
     def _job(self, definition: Definition) -> Job:
         """Return what a process needs to know that opens a study's trainer, but for the trainer."""
         start = find_start(definition.start, self.folder)
-        return Job(None, definition.settings, definition.seed, start=start, study=definition.study)
+        return Job(None, definition.trainer_settings, definition.seed, start=start, study=definition.study)
 
     @property
     def plans(self) -> list[ServedPlan]:

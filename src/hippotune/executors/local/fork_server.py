@@ -50,8 +50,8 @@ IDLE_SECONDS = 10.0
 # A rehearsal comes when the first steps are trained.
 _STANDBY_SECONDS = 60.0
 # What differs between workers or studies without meaning anything to a library that is imported: which GPUs
-# are visible, and how cuBLAS computes, is read when the first is used. A trainer on torch sets the latter, and
-# wandb the address of its service.
+# are visible, and how cuBLAS computes, is read when the first is used. A trainer on torch sets the latter;
+# wandb sets the address of its service.
 _NO_MATTER = (
     GPU_VARIABLE,
     "CUBLAS_WORKSPACE_CONFIG",
