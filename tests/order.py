@@ -18,9 +18,25 @@ LONG = (
 )
 
 
+# Their workers are forked off processes that have imported torch: in one process, off the same ones.
+ON_TORCH = (
+    "tests/study/test_branching.py",
+    "tests/study/test_exactness.py",
+    "tests/feeds/test_served.py",
+    "tests/trainers/test_documentation.py",
+    "tests/test_exports.py",
+)
+
+
 def group(nodeid: str) -> str:
-    """Return what a test runs with: its file, or all tests on Ray, which then need one cluster at a time."""
-    return "on Ray" if ON_RAY.search(nodeid) else nodeid.split("::", 1)[0]
+    """Return what a test runs with: its file, or others that need the same processes.
+
+    All tests on Ray are one group, so that there is one cluster at a time.
+    """
+    if ON_RAY.search(nodeid):
+        return "on Ray"
+    file = nodeid.split("::", 1)[0]
+    return ON_TORCH[0] if file in ON_TORCH else file
 
 
 def rank(nodeid: str) -> int:

@@ -78,8 +78,10 @@ def said_of(tmp_path: Path, on_torch: Interpreter) -> Said:
     ("top", "messages"),
     [
         (
-            "torch.set_default_dtype(torch.float64)\ntorch.set_default_device('meta')\nnp.seterr(all='raise')",
+            "torch.set_default_dtype(torch.float64)\ntorch.set_default_device('meta')\n"
+            "np.seterr(all='raise')\ntorch.set_flush_denormal(True)",
             [
+                "torch.set_flush_denormal: True -> False",
                 "get_default_dtype(): torch.float64 -> torch.float32",
                 "torch.get_default_device(): meta -> cpu",
                 "numpy.geterr(): {",

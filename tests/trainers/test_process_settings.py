@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from hippotune import Config
-from hippotune.trainers import process_settings
+from hippotune.identity import library_settings
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.loading import load_trainer
 from hippotune.trainers.session import Session
@@ -103,9 +103,9 @@ class Setting(Trainer):
 
 @pytest.fixture(autouse=True)
 def settings_left_alone() -> Iterator[None]:
-    before = process_settings.capture()
+    before = library_settings.capture()
     yield
-    process_settings.restore(before)
+    library_settings.restore(before)
 
 
 def begun(session: Session, changed: str) -> Session:
@@ -253,10 +253,10 @@ def test_what_an_import_sets_holds_where_the_trial_fails_that_imported() -> None
 @pytest.mark.parametrize("first", SETTINGS)
 def test_whatever_is_changed_is_put_back_to_any_state(first: str) -> None:
     SETTINGS[first][0]()
-    before, captured = in_force(), process_settings.capture()
+    before, captured = in_force(), library_settings.capture()
     for change, _ in SETTINGS.values():
         change()
-    process_settings.restore(captured)
+    library_settings.restore(captured)
     assert before.items() <= in_force().items()  # an old function may be readable that was not
 
 
@@ -295,7 +295,7 @@ def test_a_state_that_a_user_loads_leaves_the_settings_of_the_process_alone() ->
     session, content = begun(Session(Setting, {}, 0), "dtype"), io.BytesIO()
     session.snapshot()(content)
     config = Config({"changed": "dtype"})
-    process_settings.restore({"torch default dtype": "float32"})
+    library_settings.restore({"torch.get_default_dtype()": "torch.float32"})
 
     def opened() -> io.BytesIO:
         return io.BytesIO(content.getvalue())

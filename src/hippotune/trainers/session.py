@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from hippotune import checks
 from hippotune.errors import CheckpointError, IllegalTransition, InvalidInput, TrainerError
+from hippotune.identity import library_settings
 from hippotune.protocol.failures import metrics_lacking
-from hippotune.trainers import process_settings, seeding
+from hippotune.trainers import seeding
 from hippotune.trainers.base import Trainer, UserCall
 from hippotune.trainers.hyperparameters import InForce, handed_over
 from hippotune.trainers.logged import Logging, Numbers
 from hippotune.trainers.making import make
 from hippotune.trainers.metrics import MetricsMissing, checked_metrics
+from hippotune.trainers.process_settings import Surroundings
 from hippotune.trainers.starting import Start
 from hippotune.trainers.state import formats
 from hippotune.trainers.state.fingerprint import fingerprint
@@ -90,7 +92,7 @@ class Session:
         self._start_state: Any = None
         self._globals: WatchedGlobals | None = None
         self._prepared: Prepared | None = None
-        self._surroundings = process_settings.Surroundings()
+        self._surroundings = Surroundings()
         self._shared_settings: Shared | None = None
         self._is_unchecked = False  # whether user code has run since the last check
         self._trainer: Trainer | None = None
@@ -165,7 +167,7 @@ class Session:
         self._shared_settings = Shared(
             settings, self._class.__module__, "given as settings", "Change a copy of it, made in build()"
         )
-        self._surroundings = process_settings.Surroundings()
+        self._surroundings = Surroundings()
 
     def _left_by_prepare(self) -> dict[str, Any]:
         seeding.seed_all(self._seed)
@@ -201,10 +203,10 @@ class Session:
         self._is_unchecked = True
         with self._held_only_if_it_ends_well(), self._surroundings.following_imports() as imported:
             self.phase = "evaluate"
-            settings = process_settings.capture()
+            settings = library_settings.capture()
             with Logging(trainer, "evaluate"), seeding.put_back(), trainer.around("evaluate"):
                 returned = trainer.evaluate()
-            process_settings.restore(settings | imported)
+            library_settings.restore(settings | imported)
         return checked_metrics(returned)
 
     def probe(self, required: frozenset[str]) -> None:
@@ -304,7 +306,7 @@ class Session:
         trainer.arrive(to_train=not self._bare)
         if not self._bare:
             seeding.restore(random)
-            process_settings.restore(settings)
+            library_settings.restore(settings)
         return trainer
 
     def _load(self, trainer: Trainer, source: formats.Source) -> None:

@@ -27,7 +27,8 @@ import numpy as np
 
 from hippotune import scratch
 from hippotune.errors import CheckpointError, TrainerError
-from hippotune.trainers import process_settings, seeding
+from hippotune.identity import library_settings
+from hippotune.trainers import seeding
 from hippotune.trainers.memory import is_out_of_memory
 from hippotune.trainers.state.pickling import Known, Pickled, Reference, dumps, loads
 
@@ -36,7 +37,7 @@ Write = Callable[[BinaryIO], None]
 Source = BinaryIO | io.RawIOBase
 """A file to read a state from."""
 
-_FORMAT = 3
+_FORMAT = 4
 _ZIP = b"PK"
 RANDOM = "random"
 _STATE = "state"
@@ -71,7 +72,7 @@ class Whole:
         """Copy the present state."""
         random = seeding.capture()
         # Words by the thousand, as one value: the pickler of states looks at every value that it meets.
-        settings = process_settings.capture()
+        settings = library_settings.capture()
         words = pickle.dumps((random.pop("python"), random.pop("numpy"), settings), protocol=5)
         return cls(dumps((vars(trainer), random, words, _hooks_numbered()), known, trainer))
 
@@ -88,7 +89,7 @@ class Whole:
 
 def read_whole(
     file: Source, resolve: Callable[[Reference], Any]
-) -> tuple[dict[str, Any], seeding.RandomState, process_settings.Settings]:
+) -> tuple[dict[str, Any], seeding.RandomState, library_settings.Settings]:
     """Return the attributes, the random state and the settings that a file holds."""
     content = _read_data(file)
     if content.get("hippo") != _FORMAT or "graph" not in content:
