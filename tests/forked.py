@@ -2,7 +2,8 @@
 
 An interpreter that imports Hippo takes a quarter of a second, and torch with its optimizers three: a suite
 that runs programs by the hundred takes most of its time for that. Here an interpreter imports once, and
-forks: each program has its own arguments, environment, folder, output and end.
+forks: each program has its own arguments, environment, folder, output and end. Its workers, too, are forked
+off processes that stay from one program to the next; they end with their program.
 """
 
 from __future__ import annotations
@@ -22,20 +23,39 @@ import hippotune.executors.local.executor, hippotune.store.sqlite, hippotune.stu
 import rich.console, rich.live, rich.table, rich.tree, sqlalchemy.dialects.sqlite
 """
 TORCH = f"{HIPPO}\nimport hippotune.trainers.torch, torch._dynamo"
+WORKERS = """
+from hippotune.executors.local import fork_server
+modules = sorted({"torch", "hippotune.trainers.torch"} & sys.modules.keys())
+servers = [fork_server.ForkServer(os.environ, modules, idle=3600) for _ in range(2)]
+def use(sockets):
+    for server, socket in zip(servers, sockets):
+        fork_server.ForkClient.__init__(server, socket)
+    workers, fresh = servers
+    fork_server.warm_up, fork_server.stand_by = lambda *_: workers, lambda *_: fresh
+    fork_server.expect = lambda *_: None
+"""
 
 _PROGRAM = """
 import atexit, gc, json, os, runpy, sys, threading
 gc.disable()
+servers = []
 exec(sys.argv[1])
 gc.freeze()
 gc.enable()
 while line := sys.stdin.readline():
     folder, program, variables, *streams = json.loads(line)
+    sockets = [server.connect() for server in servers]
     if (child := os.fork()) == 0:
         break
+    for each in sockets:
+        each.close()
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 else:
+    for server in servers:
+        server.close()
     sys.exit()
+if servers:
+    use(sockets)
 for descriptor, stream in enumerate(streams):
     os.dup2(os.open(stream, os.O_RDWR | os.O_CREAT), descriptor)
 os.chdir(folder)
@@ -56,7 +76,7 @@ def end(status):  # as an interpreter does, but for freeing one by one all objec
     sys.stderr.flush()
     os._exit(status)
 
-del line, folder, program, variables, streams, child, given, descriptor, stream
+del line, folder, program, variables, streams, child, given, descriptor, stream, sockets
 try:
     run[0](run[1], run_name="__main__", **({"alter_sys": True} if run[0] is runpy.run_module else {}))
 except SystemExit as exit:
@@ -93,7 +113,7 @@ class Interpreter:
 
 @contextmanager
 def interpreter(
-    imports: str = HIPPO, python: Path | str = sys.executable, env: Mapping[str, str] | None = None
+    imports: str = HIPPO + WORKERS, python: Path | str = sys.executable, env: Mapping[str, str] | None = None
 ) -> Iterator[Interpreter]:
     """Have an interpreter that imports this, until the end of the block."""
     with subprocess.Popen(

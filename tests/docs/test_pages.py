@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.pages import GIVEN, PAGES, ROOT, python, run_page, script_of
-from forked import TORCH, Interpreter, interpreter
+from forked import TORCH, WORKERS, Interpreter, interpreter
 
 ELSEWHERE = {
     "adapters": "tests/adapters/test_page.py",
@@ -26,7 +26,7 @@ SCRIPTS = [page for page in PAGES if python(page) and page not in ELSEWHERE]
 @pytest.fixture(scope="module")
 def forking() -> Iterator[dict[bool, Interpreter]]:
     """What has imported Hippo, and what has imported torch too."""
-    with interpreter() as plain, interpreter(TORCH) as torch:
+    with interpreter() as plain, interpreter(TORCH + WORKERS) as torch:
         yield {False: plain, True: torch}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forked import TORCH, Interpreter, interpreter
+from forked import TORCH, WORKERS, Interpreter, interpreter
 
 PREAMBLE = """
 import argparse, logging, os, random, warnings
@@ -57,7 +57,7 @@ Said = Callable[[str], tuple[int, str]]
 @pytest.fixture(scope="module")
 def on_torch() -> Iterator[Interpreter]:
     """An interpreter that has imported torch too."""
-    with interpreter(TORCH) as made:
+    with interpreter(TORCH + WORKERS) as made:
         yield made
 
 
