@@ -37,6 +37,8 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "600000")
 # By itself it gives way to all else on a busy machine, and hardly gets on.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# It starts workers ahead that no test uses.
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 # Studies of many tests follow each other in one process: what their workers import is imported once.
 fork_server.IDLE_SECONDS = 120.0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -20,10 +20,12 @@ def cluster() -> Nodes:
     return _open[0]
 
 
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def unhurried() -> Iterator[None]:
     """Let a busy machine place workers together in its own time, where workers would be had one by one."""
-    monkeypatch.setattr("hippotune.executors.ray.pool._SAY_SECONDS", float("inf"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hippotune.executors.ray.pool._SAY_SECONDS", float("inf"))
+        yield
 
 
 def _is_on_ray(item: pytest.Item | None) -> bool:

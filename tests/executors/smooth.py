@@ -6,12 +6,14 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import hippotune as hippo
+from trainers.light import Descent, Light
 
 torch.set_num_threads(1)  # the network is too small for more, and one process is as exact as another then
 
@@ -36,8 +38,11 @@ class Smooth(hippo.TorchTrainer):
         sources = {name: TensorDataset(*half) for name, *half in halves}
         self.loader = hippo.Loader(sources, 64, seed=self.seed, mixture={"left": 1, "right": 1})
         self.model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 1))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.optimizer = self.new_optimizer()
         self.steps = 0
+
+    def new_optimizer(self) -> Any:
+        return torch.optim.SGD(self.model.parameters(), lr=0.01)
 
     def train(self) -> None:
         self.steps += 1
@@ -74,3 +79,15 @@ class Smooth(hippo.TorchTrainer):
         if death.exists():
             death.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class LightSmooth(Light, Smooth):
+    """The same network, in a process that is up sooner."""
+
+    def new_optimizer(self) -> Descent:
+        return Descent(self.model.parameters(), lr=0.01)
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        rest = dict(hp)
+        self.optimizer.lr = rest.pop("lr")
+        super().setup(rest)

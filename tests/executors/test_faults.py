@@ -46,7 +46,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     if request.param == "ray":
         nodes: Nodes = request.getfixturevalue("cluster")
         assert nodes is not None
-        yield Ray(workers=2)
+        yield Ray(workers=1)
     else:
         yield Local(workers=2)
 
@@ -88,8 +88,10 @@ def test_each_kind_of_fault_stays_where_it_is_and_what_is_retried_comes_to_its_r
 
 @pytest.mark.parametrize("where", ["train", "evaluate"])
 def test_a_disk_that_is_full_for_user_code_ends_the_study_and_fails_no_trial(
-    executor: Executor, tmp_path: Path, where: str
+    tmp_path: Path, where: str
 ) -> None:
+    # That Ray tells it apart too is part of its conformance.
+    executor = Local(workers=2)
     step = BRANCH if where == "train" else 2 * BRANCH
     faults = [f"{where} overfill {step}"]
     with pytest.raises(TrainerError, match=r"the disk is full; make room(.|\n)*No space left on device"):

@@ -8,6 +8,7 @@ import os
 import queue
 import re
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,12 +43,6 @@ MakeRig = Callable[..., Rig]
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-class TestConformance(TrainingConformance):
-    @classmethod
-    def make_executor(cls) -> Ray:
-        return Ray(workers=2)
-
-
 @pytest.fixture
 def make_rig(tmp_path: Path) -> Iterator[MakeRig]:
     rigs: list[Rig] = []
@@ -61,15 +56,6 @@ def make_rig(tmp_path: Path) -> Iterator[MakeRig]:
     yield make
     for rig in rigs:
         rig.close()
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """An executor with one worker, for tests that leave it as good as new."""
-    rig = Rig(Ray(workers=1), tmp_path_factory.mktemp("shared"))
-    rig.wait(WorkerJoined)
-    yield rig
-    rig.close()
 
 
 class Placed(Noisy):
@@ -96,6 +82,50 @@ def processes_of(rig: Rig, worker: int = 0) -> list[psutil.Process]:
     return [process, *process.parents()[:2]]
 
 
+class TestConformance(TrainingConformance):
+    """What every executor does, and what else is to be seen of two workers that stay as good as new."""
+
+    @classmethod
+    def make_executor(cls) -> Ray:
+        return Ray(workers=2)
+
+    def test_an_executor_cannot_be_used_twice_at_a_time(self, rig: Rig, tmp_path: Path) -> None:
+        with pytest.raises(HippoError, match="at work already"):
+            asyncio.run(rig.executor.start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
+
+    def test_the_last_words_of_a_dead_worker_are_passed_on(self, rig: Rig) -> None:
+        rig.run(6, fault="train kill 2")
+        reason = rig.wait(WorkerLost).reason
+        rig.wait(WorkerJoined)
+        assert re.search(
+            r"/logs/\d+-node-\d+-step-0.log:\n    \[step 3\]\n    these are the last words", reason
+        )
+
+    def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(self, rig: Rig) -> None:
+        process, _, actor = processes_of(rig)
+        lease = rig.run(9, hold=3)
+        rig.gate.wait_for(3)
+        actor.kill()
+        lost = rig.wait(WorkerLost)
+        assert "the actor of slot 0 on node" in lost.reason
+        assert lost.kind == "infrastructure"
+        assert psutil.wait_procs([process], SECONDS)[1] == []
+        rig.wait(WorkerJoined)
+        assert not [event for event in rig.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
+        again = rig.run(2)
+        assert rig.story(again)[-1] == LeaseFinished(again, 2)
+
+    def test_rays_own_tools_show_the_actors_their_prints_and_what_is_trained(
+        self, rig: Rig, cluster: Nodes
+    ) -> None:
+        rig.story(rig.run(3, fault="train print 1"))
+        assert [name for name in cluster.actors if re.fullmatch(r"hippo/rig/worker-0(\.\d+)?", name)]
+        until(lambda: "the trainer is fine" in cluster.logs)
+        tags = r"\{[^}]*study=\"rig\"[^}]*trial=\"7\"[^}]*\}"
+        until(lambda: re.search(rf"hippo_steps(_total)?{tags} [1-9]", cluster.metrics))
+        until(lambda: re.search(rf"hippo_stages(_total)?{tags} [1-9]", cluster.metrics))
+
+
 # How workers end.
 
 
@@ -119,45 +149,6 @@ def test_closing_lets_saves_finish_and_leaves_no_process_but_the_users_cluster(
     again.wait(WorkerJoined)
     again.run(9, hold=3)
     again.gate.wait_for(3)  # closing does not wait for a step
-
-
-def test_an_executor_cannot_be_used_twice_at_a_time(shared: Rig, tmp_path: Path) -> None:
-    with pytest.raises(HippoError, match="at work already"):
-        asyncio.run(shared.executor.start(Job(Noisy, {}, 0, tmp_path), lambda event: None))
-
-
-# How workers die.
-
-
-def test_the_last_words_of_a_dead_worker_are_passed_on(shared: Rig) -> None:
-    shared.run(6, fault="train kill 2")
-    reason = shared.wait(WorkerLost).reason
-    shared.wait(WorkerJoined)
-    assert re.search(r"/logs/\d+-node-\d+-step-0.log:\n    \[step 3\]\n    these are the last words", reason)
-
-
-def test_an_actor_that_dies_takes_its_process_along_and_is_replaced(shared: Rig) -> None:
-    process, _, actor = processes_of(shared)
-    lease = shared.run(9, hold=3)
-    shared.gate.wait_for(3)
-    actor.kill()
-    lost = shared.wait(WorkerLost)
-    assert "the actor of slot 0 on node" in lost.reason
-    assert lost.kind == "infrastructure"
-    assert psutil.wait_procs([process], SECONDS)[1] == []
-    shared.wait(WorkerJoined)
-    assert not [event for event in shared.unread_of(lease) if isinstance(event, LeaseFinished | LeaseFailed)]
-    again = shared.run(2)
-    assert shared.story(again)[-1] == LeaseFinished(again, 2)
-
-
-def test_rays_own_tools_show_the_actors_their_prints_and_what_is_trained(shared: Rig, cluster: Nodes) -> None:
-    shared.story(shared.run(3, fault="train print 1"))
-    assert [name for name in cluster.actors if re.fullmatch(r"hippo/rig/worker-0(\.\d+)?", name)]
-    until(lambda: "the trainer is fine" in cluster.logs)
-    tags = r"\{[^}]*study=\"rig\"[^}]*trial=\"7\"[^}]*\}"
-    until(lambda: re.search(rf"hippo_steps(_total)?{tags} [1-9]", cluster.metrics))
-    until(lambda: re.search(rf"hippo_stages(_total)?{tags} [1-9]", cluster.metrics))
 
 
 # How many workers there are.
@@ -240,7 +231,7 @@ def test_a_cluster_without_room_is_waited_for_and_a_node_that_does_not_see_the_c
     cluster: Nodes, heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_pool, "_SAY_SECONDS", 0.0)
-    others = cluster.occupy({"place": 1}), cluster.occupy({"place": 1})
+    others = cluster.hold({"place": 1}), cluster.hold({"place": 1})
     executor = Ray(slot={"place": 1}, workers=1)
     study = Study("blind", Noisy, home=tmp_path, executor=executor, version="1")
     with ThreadPoolExecutor() as pool, study:
@@ -304,6 +295,12 @@ def test_a_node_has_room_for_so_many_slots(
     node: dict[str, float], slot: dict[str, float], slots: int
 ) -> None:
     assert SlotResources(slot).fit_on(node) == slots
+
+
+def test_an_actor_imports_no_numpy() -> None:
+    look = "import sys, hippotune.executors.ray.actor; print('numpy' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", look], stdout=subprocess.PIPE, text=True, check=True)
+    assert said.stdout == "False\n"  # Ray does, where pyarrow is installed
 
 
 def test_without_ray_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

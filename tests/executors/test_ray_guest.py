@@ -13,10 +13,9 @@ import pytest
 import hippotune as hippo
 from executors.noisy import Noisy
 from executors.ray_nodes import Nodes, is_on
-from executors.rig import CONFIG, Gate, Rig
+from executors.rig import Gate
 from hippotune import Ray, Study
 from hippotune.executors.ray import pool as ray_pool
-from hippotune.protocol.events import WorkerJoined
 from waiting import until
 
 STEPS = 200
@@ -57,35 +56,15 @@ def test_a_study_of_one_trial_has_one_slot_while_it_runs_and_none_afterwards(
         tuned = tune(pool, study, 1)
         gate.wait_for(HOLD)
         assert workers_of(cluster) == ["hippo/guest/worker-0"]
-        other = cluster.occupy({"place": 1})
-        until(tuned.done, gate.open, 0.0)
+        other = cluster.hold({"place": 1})
+        until(tuned.done, gate.open, 0.001)
         assert tuned.result().work.steps_trained == STEPS
         until(lambda: not workers_of(cluster))
         other.release()
         again = tune(pool, study, 2)
         gate.wait_for(HOLD)
-        until(again.done, gate.open, 0.0)
+        until(again.done, gate.open, 0.001)
         assert again.result().work.steps_trained == STEPS
-
-
-def test_a_node_that_is_drained_has_its_leases_saved_and_moved_and_no_step_is_trained_again(
-    cluster: Nodes, tmp_path: Path, gate: Gate
-) -> None:
-    nodes = cluster.have(2)
-    with (
-        ThreadPoolExecutor() as pool,
-        study_on(Ray(slot={"place": 1}), tmp_path, gate, audit=0) as study,
-    ):
-        tuned = tune(pool, study, 1)
-        gate.wait_for(HOLD)
-        process = psutil.Process(gate.waiting_process)
-        [node] = [node for node in nodes if is_on(node, process)]
-        cluster.drain(node)
-        until(lambda: not process.is_running(), gate.open)
-        assert not tuned.done()
-        until(tuned.done, gate.open, 0.0)
-        assert tuned.result().work.steps_trained == STEPS
-    cluster.kill(node)
 
 
 def test_a_study_that_has_the_whole_cluster_gives_some_of_it_to_others_who_wait(
@@ -103,24 +82,26 @@ def test_a_study_that_has_the_whole_cluster_gives_some_of_it_to_others_who_wait(
         other = pool.submit(cluster.occupy, {"place": 1})
         until(other.done, gate.open)
         assert not tuned.done()
-        until(tuned.done, gate.open, 0.0)
+        until(tuned.done, gate.open, 0.001)
         assert tuned.result().work.steps_trained == 2 * STEPS
         other.result().release()
 
 
-@pytest.mark.usefixtures("unhurried")
-def test_slots_that_leases_need_together_are_asked_for_together_and_given_back_together(
-    cluster: Nodes, tmp_path: Path
+def test_a_node_that_is_drained_has_its_leases_saved_and_moved_and_no_step_is_trained_again(
+    cluster: Nodes, tmp_path: Path, gate: Gate
 ) -> None:
-    cluster.have(2)
-    rig = Rig(Ray(slot={"place": 1}), tmp_path, config=CONFIG, together=2)
-    for worker in range(2):
-        rig.wait(WorkerJoined, worker=worker)
-    assert cluster.gangs == {"hippo/rig/gang-0": "PACK"}
-    rig.executor.demand({}, 1)
-    rig.executor.release(0)
-    until(lambda: len(workers_of(cluster)) == 1)
-    assert cluster.gangs
-    rig.executor.release(1)
-    until(lambda: not cluster.gangs)
-    rig.close()
+    nodes = cluster.have(2)
+    with (
+        ThreadPoolExecutor() as pool,
+        study_on(Ray(slot={"place": 1}), tmp_path, gate, audit=0) as study,
+    ):
+        tuned = tune(pool, study, 1)
+        gate.wait_for(HOLD)
+        process = psutil.Process(gate.waiting_process)
+        [node] = [node for node in nodes if is_on(node, process)]
+        cluster.drain(node)
+        until(lambda: not process.is_running(), gate.open)
+        assert not tuned.done()
+        until(tuned.done, gate.open, 0.001)
+        assert tuned.result().work.steps_trained == STEPS
+    cluster.kill(node)

@@ -12,8 +12,8 @@ from waiting import until
 
 
 def test_a_server_trains_on_a_cluster_and_leaves_nothing_there(cluster: Nodes, tmp_path: Path) -> None:
-    cluster.have(2)
-    grid = GridSearch({"lr": [0.1, 0.2], "bs": [16]}, metric="loss", mode="min", max_steps=4)
+    cluster.have(2)  # each plan has a worker of its own
+    grid = GridSearch({"lr": [0.1], "bs": [16]}, metric="loss", mode="min", max_steps=4)
     with ServerProcess(tmp_path / "home", executor=f"ray:{cluster.address}") as server:
         with Study("test", Walker, url=server.url, code="value") as study:
             report = study.tune(grid, progress=False)

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from executors import ray_study
-from executors.ray_nodes import Nodes, is_on
+from executors.ray_nodes import Head, Nodes, is_on
 from executors.rig import Gate
-from executors.smooth import Smooth
+from executors.smooth import LightSmooth
 from executors.test_wide_local import LONG, REHEARSED, Asks, assert_close, trained
 from hippotune import Fluid, Local, Ray, Study
 from hippotune.executors.base import Emit, Executor, Job
@@ -87,7 +87,7 @@ class Prompt(Ray):
 def test_a_width_is_proved_on_a_cluster_before_it_is_used(cluster: Nodes, tmp_path: Path) -> None:
     cluster.have(2)
     executor = Prompt(workers=2)
-    with Study("wide", Smooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
+    with Study("wide", LightSmooth, home=tmp_path, executor=executor, seed=3, width=Fluid()) as study:
         runtime = study._connection.open()
         study.eval(REHEARSED, 2)
         until(lambda: len(runtime.ask(lambda: runtime.loop.engine.workers.idle)) == 2)
@@ -117,20 +117,46 @@ def test_a_node_that_is_killed_in_the_middle_of_a_study_changes_no_result(
 def test_a_driver_that_is_killed_leaves_no_actor_and_run_again_goes_on(
     cluster: Nodes, expected: Any, tmp_path: Path, gate: Gate
 ) -> None:
-    cluster.have(2)
-    script = [sys.executable, ray_study.__file__, cluster.address, str(tmp_path / "home"), gate.address]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(script, env=environment) as driver:
+    cluster.have(1)
+    with driver_of(cluster.address, tmp_path, gate) as driver:
         gate.wait_for(ray_study.HOLD + 1)
         worker = psutil.Process(gate.waiting_process)
         actor = worker.parents()[1]  # between them is the process that keeps the worker
         driver.kill()
     assert psutil.wait_procs([worker, actor], SECONDS)[1] == []
-    again = subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True)
-    with again:
-        open_until(gate, lambda seconds: has_ended(again, seconds))
-        assert again.stdout is not None
-        assert json.loads(again.stdout.read()) == expected
+    with driver_of(cluster.address, tmp_path, gate) as again:
+        assert said_by(again, gate) == expected
+
+
+@pytest.fixture
+def head() -> Iterator[Head]:
+    head = Head()
+    yield head
+    head.close()
+
+
+def test_a_head_that_is_restarted_in_the_middle_of_a_study_changes_no_result(
+    head: Head, expected: Any, tmp_path: Path, gate: Gate
+) -> None:
+    with driver_of(head.address, tmp_path, gate) as driver:
+        gate.wait_for(ray_study.HOLD + 1)
+        head.restart()
+        assert said_by(driver, gate) == expected
+
+
+def driver_of(address: str, folder: Path, gate: Gate) -> subprocess.Popen[str]:
+    """Start the study as a program of its own."""
+    script = [sys.executable, ray_study.__file__, address, str(folder / "home"), gate.address]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(script, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def said_by(driver: subprocess.Popen[str], gate: Gate) -> Any:
+    """Return the results of a program's study, when it has ended."""
+    open_until(gate, lambda seconds: has_ended(driver, seconds))
+    assert driver.returncode == 0
+    assert driver.stdout is not None
+    return json.loads(driver.stdout.read())
 
 
 def has_ended(process: subprocess.Popen[str], seconds: float) -> bool:

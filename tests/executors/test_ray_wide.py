@@ -1,4 +1,4 @@
-"""Leases that several workers on a Ray cluster train together."""
+"""Leases that several workers on a Ray cluster train together, on slots that are placed together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from executors.ray_nodes import Nodes
 from executors.rig import Rig
 from hippotune import Ray
 from hippotune.protocol.events import LeaseFailed, LeaseFinished, WorkerJoined, WorkerLost
+from trainers.light import Light
 from trainers.width_samples import Together
+from waiting import until
 
-CONFIG = {"model": "convolutions", "optimizer": "sgd", "bs": 8, "fault": "none", "pieces": 1}
+CONFIG = {"model": "convolutions", "optimizer": "plain", "bs": 8, "fault": "none", "pieces": 1}
+
+
+class LightTogether(Light, Together):
+    """The same in a process that is up sooner."""
 
 
 @pytest.fixture(scope="module")
-def rig(cluster: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """Two workers on two nodes."""
+def rig(cluster: Nodes, unhurried: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Two workers on two nodes, which are placed together."""
     cluster.have(2)
-    rig = Rig(Ray(workers=2), tmp_path_factory.mktemp("wide"), trainer=Together, config=CONFIG)
+    home = tmp_path_factory.mktemp("wide")
+    rig = Rig(Ray(workers=2), home, trainer=LightTogether, config=CONFIG, together=2)
     for worker in range(2):
         rig.wait(WorkerJoined, worker=worker)
     yield rig
@@ -54,3 +61,15 @@ def test_workers_that_train_together_are_lost_together(rig: Rig, rank: int) -> N
     assert rig.story(again)[-1] == LeaseFinished(again, 2)
     on_its_own = rig.run(2, worker=1)
     assert rig.story(on_its_own)[-1] == LeaseFinished(on_its_own, 2)
+
+
+def test_slots_that_leases_need_together_are_asked_for_together_and_given_back_together(
+    rig: Rig, cluster: Nodes
+) -> None:
+    assert cluster.gangs == {"hippo/rig/gang-0": "PACK"}
+    rig.executor.demand({}, 1)
+    rig.executor.release(0)
+    until(lambda: len(cluster.actors) == 1)
+    assert cluster.gangs
+    rig.executor.release(1)
+    until(lambda: not cluster.gangs)

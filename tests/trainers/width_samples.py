@@ -14,12 +14,14 @@ from torch.utils.data import Dataset
 
 from hippotune.trainers.torch.loader import Loader
 from hippotune.trainers.torch.trainer import TorchTrainer
+from trainers.light import Descent
 
 torch.set_num_threads(1)  # the models are too small for more
 
 SAMPLES = 23  # of which 8 at a time leave 7, which two cannot share
 OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
+    "plain": lambda parameters: Descent(parameters, lr=0.05),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
 }
 

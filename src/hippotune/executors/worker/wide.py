@@ -30,13 +30,13 @@ from hippotune.errors import HippoError
 from hippotune.executors.worker.failures import OutOfStep, failure_of
 from hippotune.protocol.commands import RunLease
 from hippotune.protocol.events import LeaseFailed
-from hippotune.protocol.lease_run import LeaseRun
 from hippotune.sequences.config import Config
-from hippotune.trainers.session import Session
-from hippotune.trainers.state.formats import Source
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # who only sends parts imports neither NumPy nor torch
+    from hippotune.protocol.lease_run import LeaseRun
     from hippotune.trainers.parallel.ranks import Ranks
+    from hippotune.trainers.session import Session
+    from hippotune.trainers.state.formats import Source
 
 # A lead sends its peers an index into this list.
 _Action = Literal["finish", "train", "evaluate", "probe"]
