@@ -107,3 +107,21 @@ def test_a_checkpoint_that_is_never_finished_is_noticed_also_when_its_lease_is_o
         assert lost.kind == "hung"
     slots[0].abandon()
     slots[0].join()
+
+
+def test_a_worker_that_is_done_before_its_order_was_noted_has_nothing_to_do() -> None:
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    class Prompt(Scripted):
+        def send(self, message: bytes) -> None:
+            self._said.put([LeaseFinished(7, 4)])
+            assert heard.get(timeout=300) == LeaseFinished(7, 4)
+
+    slots: list[Slot] = []
+    slots.append(Slot(0, lambda _: Prompt(), b"", heard.put, HangTimeout(300), slots))  # type: ignore[arg-type, return-value]
+    slots[0].start()
+    assert heard.get(timeout=300) == WorkerJoined(0)
+    assert slots[0].deliver(b"", patience=1)
+    assert slots[0]._busy_since is None
+    slots[0].abandon()
+    slots[0].join()

@@ -111,9 +111,9 @@ class Slot:
         with self._lock:
             if self._process is None or not self._joined or self._closing.is_set():
                 return False
-            self._process.send(message)
-            if patience:
+            if patience:  # first: what it begins may be over before this goes on
                 self._busy_since, self._patience, self._saving = monotonic(), patience, None
+            self._process.send(message)
             return True
 
     def end(self, reason: str) -> None:
