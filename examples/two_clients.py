@@ -74,11 +74,12 @@ def main() -> None:
 
 
 def submit(url: str, name: str) -> None:
+    from hippotune.serve.client.connection import RemoteConnection
     from hippotune.serve.client.following import send_study
 
     space = {"lr": [hippo.MultiStep(0.5, [drop], 0.1) for drop in DROPS[name]]}
     study = hippo.Study(name, Regression, url=url)
-    send_study(study, hippo.GridSearch(space, metric="accuracy", mode="max", max_steps=STEPS))
+    send_study(RemoteConnection(study, url), hippo.GridSearch(space, metric="accuracy", mode="max", max_steps=STEPS))
     print(f"{name} has submitted a study of {len(DROPS[name])} trials, and goes home")
 
 

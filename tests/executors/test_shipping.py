@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,11 +18,13 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from executors.noisy import Noisy
 from executors.rig import Rig
 from hippotune.errors import TrainerError
 from hippotune.executors.local.executor import Local
+from hippotune.executors.shipping import dumped
 from hippotune.protocol.events import LeaseFailed, WorkerJoined
 from processes import below
 from waiting import SECONDS
@@ -292,3 +296,7 @@ def test_workers_see_the_module_search_path_of_this_process(
     rig = Rig(Local(workers=2), tmp_path, trainer=module.Growing)
     assert grown(rig) == pytest.approx(3.4)
     rig.close()
+
+
+def test_a_module_of_a_class_of_its_own_goes_by_its_name() -> None:
+    assert pickle.loads(dumped([torch.backends.cudnn, math], [])) == [torch.backends.cudnn, math]

@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +35,50 @@ from hippotune.trainers.state.pickling import Known, Reference, dumps, loads
 from hippotune.trainers.state.refusals import Unsavable
 
 SENTINEL = object()
+
+
+class Unset:
+    """There to be told from everything else."""
+
+    INSIDE = object()
+
+
+@dataclass
+class Plain:
+    name: str
+    steps: int = 0
+
+
+def defaulted(value: object = object(), *, other: object = Unset()) -> tuple[object, object]:
+    return value, other
+
+
+def enclosed() -> Callable[[], object]:
+    mark = object()
+    return lambda: mark
+
+
+defaulted.mark = Unset()  # type: ignore[attr-defined]
+marked = enclosed()
+UNSET, NOT_A_NUMBER, SIZES, TABLE = Unset(), float("nan"), ((1, 2.0), "words"), {"none": [Unset()]}
+FAST, COUNTED = Plain("fast"), Plain("counted")
+CONSTANTS = {
+    "a bare object": lambda: SENTINEL,
+    "an object without attributes": lambda: UNSET,
+    "in a class": lambda: Unset.INSIDE,
+    "in containers": lambda: TABLE["none"][0],
+    "a default": lambda: defaulted()[0],
+    "a default of a keyword": lambda: defaulted()[1],
+    "an attribute of a function": lambda: defaulted.mark,  # type: ignore[attr-defined]
+    "in a closure": marked,
+    "an object of plain values": lambda: FAST,
+    "of a library": lambda: MISSING,
+    "NaN": lambda: NOT_A_NUMBER,
+    "NaN of NumPy": lambda: np.nan,
+    "a tuple": lambda: SIZES,
+    "a masked value": lambda: np.ma.masked,
+    "a module of a class of its own": lambda: torch.backends.cudnn,
+}
 
 
 class Holder:
@@ -343,6 +387,34 @@ def test_what_has_a_name_is_found_by_it() -> None:
     assert other.sentinel is SENTINEL
     assert other.module is np
     assert other.log is logging.getLogger("x")
+
+
+@pytest.mark.parametrize("constant", CONSTANTS.values(), ids=CONSTANTS)
+def test_what_code_compares_by_identity_is_the_same_after_a_load(constant: Callable[[], Any]) -> None:
+    other = again(
+        Holder(one=constant(), many=[constant(), {"it": constant()}], own=Unset(), nan=float("nan"))
+    )
+    assert other.one is other.many[0] is other.many[1]["it"] is constant()
+    assert type(other.own) is Unset
+    assert other.own is not UNSET
+    assert other.nan is not NOT_A_NUMBER
+
+
+def test_an_object_that_has_changed_since_is_as_it_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = dumps([COUNTED, COUNTED], Known(), Holder())
+    monkeypatch.setattr(COUNTED, "steps", 1)
+    first, second = loads(pickled, lambda _: None)
+    assert first is second is not COUNTED
+    assert first == Plain("counted", 0)
+
+
+def test_a_constant_that_is_gone_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = dumps([UNSET, SIZES], Known(), Holder())
+    monkeypatch.delitem(globals(), "UNSET")
+    monkeypatch.setitem(globals(), "SIZES", (1,))
+    unset, sizes = loads(pickled, lambda _: None)
+    assert type(unset) is Unset
+    assert sizes == ((1, 2.0), "words")
 
 
 def test_instances_of_classes_made_in_a_function() -> None:

@@ -26,30 +26,27 @@ def freeze() -> None:
 
 
 def leave(status: int = 0) -> NoReturn:
-    """End this process at once, without waiting for other threads."""
-    _flush(sys.stdout, sys.stderr)
+    """End this process at once, without waiting for other threads; files are written to their end.
+
+    They may hold what trials wrote that ended well.
+    """
+    for file in (sys.stdout, sys.stderr, *_frozen_files, *_open_files()):
+        with suppress(OSError, ValueError, AttributeError):
+            file.flush()
     os._exit(status)
 
 
 def leave_well() -> NoReturn:
     """End as a program does whose last line was reached.
 
-    Threads are waited for, exit handlers run, what is in reference cycles is freed, and files are written to
-    their end.
+    Threads are waited for, exit handlers run, and what is in reference cycles is freed.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     gc.collect()
-    _flush(*_frozen_files, *_open_files())
     leave()
 
 
 def _open_files() -> list[io.IOBase]:
     # By type alone: objects that stand for others would make those.
     return [found for found in gc.get_objects() if issubclass(type(found), io.IOBase)]
-
-
-def _flush(*files: object) -> None:
-    for file in files:
-        with suppress(OSError, ValueError, AttributeError):
-            file.flush()  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from hippotune.identity.parts import shown
 from hippotune.identity.process import changed_settings, differing_settings
 from hippotune.protocol.commands import ExecutorCommand
 from hippotune.trainers.base import Trainer
-from hippotune.trainers.state.functions import SHIPPED
+from hippotune.trainers.state.functions import SHIPPED, reduce_module
 
 _CACHED = type(functools.lru_cache(len))
 
@@ -77,6 +77,8 @@ def dumped(value: object, by_value: Sequence[str], is_there: Callable[[str], boo
                 module = sys.modules.get(value.__module__)
                 if module is not None and not is_there(module.__name__):
                     cloudpickle.register_pickle_by_value(module)
+            if isinstance(value, types.ModuleType) and type(value) is not types.ModuleType:
+                return reduce_module(value) or NotImplemented
             if isinstance(value, _CACHED) and value.__module__ in by_value:
                 return _cached, (value.__wrapped__, value.cache_parameters())
             if isinstance(value, functools.cached_property):

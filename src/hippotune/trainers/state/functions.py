@@ -1,4 +1,4 @@
-"""Functions, classes and cells as state.
+"""Functions, classes, modules and cells as state.
 
 What is found by its name is saved as that name, in a script or a notebook too, and so binds to the worker's
 own copy. What is not (closures, lambdas, classes made in a function) is saved by its code; its globals are
@@ -37,6 +37,12 @@ def reduce_function(function: types.FunctionType) -> Reduced:
     made_of = marshal.dumps(function.__code__), function.__globals__["__name__"], function.__closure__
     attributes = {name: getattr(function, name) for name in _ATTRIBUTES}
     return _function, made_of, (attributes, vars(function)), None, None, _finish_function
+
+
+def reduce_module(module: types.ModuleType) -> Reduced | None:
+    """By its name, where it is of a class of its own, as `torch.backends.cudnn` is."""
+    found = sys.modules.get(module.__name__) is module
+    return (importlib.import_module, (module.__name__,)) if found else None
 
 
 def reduce_cell(cell: types.CellType) -> Reduced:

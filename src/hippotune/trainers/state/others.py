@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hippotune.trainers.state.functions import reduce_cell
+from hippotune.trainers.state.functions import reduce_cell, reduce_module
 from hippotune.trainers.state.refusals import Refused, may_be_refused, reason_of
 
 Reduced = tuple[Any, ...]
@@ -28,14 +28,17 @@ def reducer_for(kind: type) -> Callable[[Any], Any] | None:
         return _REDUCERS[kind]
     if issubclass(kind, enum.Enum):
         return _reduce_member
-    if hasattr(kind, "__getattr__") and _is_pickled_by_default(kind):
+    if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
+        return reduce_module
+    if hasattr(kind, "__getattr__") and is_pickled_by_default(kind):
         return _reduce_forwarding
     if issubclass(kind, io.IOBase) and not issubclass(kind, (io.BytesIO, io.StringIO)):
         return _reduce_file
     return _refuse_if_known if may_be_refused(kind) else None
 
 
-def _is_pickled_by_default(kind: Any) -> bool:
+def is_pickled_by_default(kind: Any) -> bool:
+    """Whether a class says nothing of how its objects are pickled."""
     return (
         kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
@@ -122,15 +125,6 @@ def _reduce_numpy_generator(generator: np.random.RandomState) -> Reduced | None:
     return (getattr, (shared, "_rand")) if generator is shared._rand else None
 
 
-def _reduce_sentinel(value: object) -> Reduced:
-    """A bare object is there to be told from everything else: find it where it is bound to a name."""
-    for name, module in list(sys.modules.items()):
-        for attribute, found in list(getattr(module, "__dict__", {}).items()):
-            if found is value:
-                return _global, (name, attribute)
-    return object, ()
-
-
 # Called by pickle when a checkpoint is loaded.
 
 
@@ -166,10 +160,6 @@ def _set_state(value: Any, state: Any) -> None:
         object.__setattr__(value, name, content)
 
 
-def _global(module: str, name: str) -> Any:
-    return vars(sys.modules[module])[name]
-
-
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
     types.CellType: reduce_cell,
     type(threading.Lock()): lambda _: (threading.Lock, ()),
@@ -190,5 +180,5 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     random.Random: _reduce_python_generator,
     np.random.RandomState: _reduce_numpy_generator,
     memoryview: _reduce_memoryview,
-    object: _reduce_sentinel,
+    type(np.ma.masked): lambda _: (getattr, (np.ma, "masked")),
 }

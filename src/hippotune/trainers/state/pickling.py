@@ -24,6 +24,7 @@ import numpy as np
 
 from hippotune.gc_pause import gc_paused
 from hippotune.trainers.state import arrays, functions, others, walk
+from hippotune.trainers.state.constants import CONSTANT, Constants, constant_value, constants_of
 from hippotune.trainers.state.refusals import Refused, Unsavable, reason_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def dumps(value: Any, known: Known, root: Any) -> Pickled:
     owners = known.arrays
     while True:
         file = io.BytesIO()
-        pickler = _Pickler(file, known, owners)
+        pickler = _Pickler(file, known, owners, constants_of(type(root)))
         try:
             with gc_paused():
                 pickler.dump(value)
@@ -117,6 +118,8 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, reference: Reference) -> Any:
         kind, name = reference
+        if kind == CONSTANT:
+            return constant_value(*name)
         return self.memory[name] if kind == _MEMORY else self.resolve(reference)
 
 
@@ -138,12 +141,16 @@ class _Copy:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles as cloudpickle does, except for what the modules of this folder know better."""
 
-    def __init__(self, file: io.BytesIO, known: Known, owners: tuple[arrays.Array, ...]) -> None:
+    def __init__(
+        self, file: io.BytesIO, known: Known, owners: tuple[arrays.Array, ...], constants: Constants
+    ) -> None:
         self.dispatch_table = {**copyreg.dispatch_table, **cloudpickle.Pickler._dispatch_table}  # one look-up
         super().__init__(file, protocol=5)
         self._memory: list[torch.UntypedStorage] = []
         self.last: Any = None
         self._names = known.names
+        self._constants = constants
+        self._values = constants.values
         self._tensors = known.tensors
         self._owners = {arrays.address(owner): owner for owner in owners}
         self._storages: dict[int, Any] = {}  # one object for each, so that pickle knows it again
@@ -156,7 +163,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Return what stands for an object that is not in the pickle."""
         if type(value) is _Copy:
             return _MEMORY, value.number
-        return self._names.get(id(value))
+        return self._names.get(id(value)) or self._values.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:
         """Return how an object is made again, where pickle's own way would lose something."""
@@ -178,7 +185,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._reduce_function
         if "torch" in sys.modules and (reducer := self._reducer_of_torch(kind)) is not None:
             return reducer
-        return others.reducer_for(kind)
+        reducer = others.reducer_for(kind)
+        if reducer is None and kind.__new__ is object.__new__ and others.is_pickled_by_default(kind):
+            return self._constants.reduce
+        return reducer
 
     def _reducer_of_torch(self, kind: type) -> Callable[[Any], Any] | None:
         import torch
