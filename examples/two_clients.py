@@ -79,7 +79,8 @@ def submit(url: str, name: str) -> None:
 
     space = {"lr": [hippo.MultiStep(0.5, [drop], 0.1) for drop in DROPS[name]]}
     study = hippo.Study(name, Regression, url=url)
-    send_study(RemoteConnection(study, url), hippo.GridSearch(space, metric="accuracy", mode="max", max_steps=STEPS))
+    tuner = hippo.GridSearch(space, metric="accuracy", mode="max", max_steps=STEPS)
+    send_study(RemoteConnection(study, url), tuner)
     print(f"{name} has submitted a study of {len(DROPS[name])} trials, and goes home")
 
 
