@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import math
 import os
@@ -396,3 +397,27 @@ def test_a_lease_that_has_changed_what_trials_share_neither_saves_nor_ends_well(
     assert isinstance(failed, LeaseFailed)
     assert "self.prepared was left by prepare() and has changed since" in failed.error
     assert not list(rig.checkpoints.glob("node-*"))
+
+
+class Ending(Noisy):
+    """Where its rate is 1, has something to do at the end of its process, for which it asks the gate."""
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        super().setup(hp)
+        if self.values["rate"] == 1:
+            atexit.register(self.end)
+
+    def end(self) -> None:
+        with suppress(OSError):  # nobody is there any more
+            self.ask(self.settings["gate"])
+        Path(self.settings["ended"], str(os.getpid())).touch()
+
+
+def test_a_fresh_interpreter_ends_as_a_program_does(make_rig: MakeRig, tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    ended.mkdir()
+    rig = make_rig(trainer=Ending, settings={"ended": str(ended)})
+    rig.metrics(rig.run(1))  # from then on, the worker is not fresh itself
+    story = rig.story(rig.run(1, evaluations=[1], fresh=True, rate=1))
+    (pid,) = [int(event.metrics["pid"]) for event in story if isinstance(event, MetricsReported)]
+    assert list(ended.iterdir()) == [ended / str(pid)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,18 @@ class Steps(hippo.Trainer):
 
     def evaluate(self) -> Mapping[str, float]:
         return {"loss": self.value}
+
+
+class InFolder(Steps):
+    """Reads from a temporary folder of its process."""
+
+    def prepare(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.place = self.folder.name
+        Path(self.place, "amount").write_text("0.5")
+
+    def amount(self) -> float:
+        return float(Path(self.place, "amount").read_text())
 
 
 class Unseeded(Steps):

@@ -68,6 +68,14 @@ def test_a_trainer_that_is_not_exact_is_caught_by_a_plain_study(
         assert str(again.value) == str(raised.value)
 
 
+def test_a_study_whose_processes_have_temporary_folders_goes_on_in_others(tmp_path: Path) -> None:
+    for steps in (4, 6):
+        with hippo.Study("folders", proved.InFolder, home=tmp_path, executor=hippo.Local(workers=1)) as study:
+            report = study.tune(GridSearch({"lr": [0.1, 0.2]}, "loss", "min", steps), progress=False)
+        assert report.exactness == "exact: rehearsed"
+        assert [trial.error for trial in report.trials] == [None, None]
+
+
 def test_what_is_not_saved_and_matters_late_is_told_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

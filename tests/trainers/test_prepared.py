@@ -6,11 +6,12 @@ import functools
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import torch
 from torch import nn
 
 from hippotune import Config, TorchTrainer, TrainerError
+from hippotune.protocol.fingerprint import differences
 from hippotune.trainers.base import Trainer
 from hippotune.trainers.loading import load_trainer
 from hippotune.trainers.session import Session
@@ -141,6 +143,92 @@ def test_a_state_with_views_of_prepared_data_is_loaded_with_these() -> None:
         Session(Prepared, {}, 0, bare=True).start(CONFIG, 1, file, False)
     loaded = vars(load_trainer(Prepared, {}, 0, None, CONFIG, 1, opened, bare=True))
     assert np.shares_memory(loaded["half"], loaded["numbers"])
+
+
+class InFolder(Trainer):
+    """Prepares plain values that are its process's own, and others; training sets what it is told to."""
+
+    process: ClassVar[int]
+    sets: ClassVar[dict[str, Any]]
+
+    def prepare(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.place, self.place_as_bytes = self.folder.name, self.folder.name.encode()
+        self.places = [self.folder.name] * 40
+        self.is_in = lambda path, place=self.folder.name: path.startswith(place)
+        self.started, self.number, self.best = float(self.process), self.process, None
+        self.lowest, self.count, self.phase = -0.0, 0, "warm up"
+
+    def setup(self, hp: Mapping[str, Any]) -> None:
+        self.rate = hp["rate"]
+
+    def train(self) -> None:
+        assert Path(self.place).is_dir()
+        for name, value in self.sets.items():
+            setattr(self, name, value)
+
+    def evaluate(self) -> Mapping[str, float]:
+        return {"count": self.count}
+
+
+def in_folder(process: int, steps: int = 0, source: BytesIO | None = None, **sets: Any) -> Session:
+    """Return a session as a process of this number has it."""
+    InFolder.process, InFolder.sets = process, sets
+    session = Session(InFolder, {}, 0)
+    session.start(CONFIG, steps if source else 0, source, False)
+    for _ in range(0 if source else steps):
+        session.advance()
+    return session
+
+
+def test_plain_values_that_prepare_left_are_those_of_the_process_that_loads() -> None:
+    ended = in_folder(process=1000, steps=1)
+    saved = saved_by(ended)
+    vars(ended.trainer)["folder"].cleanup()
+    loaded = in_folder(process=2000, steps=1, source=saved)
+    trainer: Any = loaded.trainer
+    assert (trainer.started, trainer.number) == (2000.0, 2000)
+    assert trainer.place_as_bytes == trainer.place.encode() == trainer.folder.name.encode()
+    assert trainer.is_in(trainer.place)
+    loaded.advance()
+    assert list(vars(trainer)) == list(vars(in_folder(process=1, steps=1).trainer))
+
+
+SET: dict[str, Any] = {
+    "place": "here",
+    "started": 0.5,
+    "number": 3,
+    "best": 0.0,
+    "lowest": 0.0,
+    "count": 1,
+    "phase": "main",
+}
+
+
+def test_plain_values_that_training_set_are_saved() -> None:
+    loaded = vars(in_folder(process=2000, steps=1, source=saved_by(in_folder(1000, 1, **SET))).trainer)
+    assert {name: repr(loaded[name]) for name in SET} == {name: repr(value) for name, value in SET.items()}
+
+
+def test_a_value_that_training_set_back_to_the_prepared_one_is_this() -> None:
+    session = in_folder(1000, 1, count=0, phase="".join(["warm", " up"]), best=None)
+    loaded = vars(in_folder(process=2000, steps=1, source=saved_by(session)).trainer)
+    assert (loaded["count"], loaded["phase"], loaded["best"]) == (0, "warm up", None)
+
+
+def test_what_is_a_processes_own_does_not_differ_between_two_processes() -> None:
+    one, other = in_folder(1000, 1), in_folder(2000, 1)
+    assert differences(one.fingerprint(), other.fingerprint()) == []
+    resumed = in_folder(3000, 1, saved_by(one))
+    assert differences(one.fingerprint(), resumed.fingerprint()) == []
+    changed = differences(one.fingerprint(), in_folder(2000, 1, count=1, lowest=0.0).fingerprint())
+    assert {item.path for item in changed} == {"self.count", "self.lowest"}
+
+
+def test_a_bare_session_has_the_plain_values_that_were_saved() -> None:
+    bare = Session(InFolder, {}, 0, bare=True)
+    bare.start(CONFIG, 1, saved_by(in_folder(process=1000, steps=1)), False)
+    assert (vars(bare.trainer)["number"], vars(bare.trainer)["count"]) == (1000, 0)
 
 
 class Torch(TorchTrainer):

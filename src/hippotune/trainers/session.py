@@ -15,6 +15,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -34,7 +35,7 @@ from hippotune.trainers.state import formats
 from hippotune.trainers.state.fingerprint import fingerprint
 from hippotune.trainers.state.functions import is_found_by_name
 from hippotune.trainers.state.large import LargeConstants
-from hippotune.trainers.state.pickling import Known, Reference
+from hippotune.trainers.state.pickling import OWN, Known, Reference
 from hippotune.trainers.state.prepared import PREPARED, NotPrepared, Prepared, Shared
 from hippotune.trainers.state.surroundings import WatchedGlobals
 from hippotune.trainers.unread import TrackedDict, check_read
@@ -325,13 +326,15 @@ class Session:
         for index, cls in enumerate(self._class.__mro__):
             if not is_found_by_name(cls):
                 names[id(cls)] = (_CLASS, index)
-        self._references = Known({**prepared.names, **names}, prepared.tensors, prepared.arrays)
+        self._references = replace(prepared, names={**prepared.names, **names})
         return self._references
 
     def _resolve(self, trainer: Trainer, reference: Reference) -> Any:
         kind, name = reference
+        assert self._prepared is not None
+        if kind == OWN:
+            return self._prepared.attributes.get(*name)
         if kind == PREPARED:
-            assert self._prepared is not None
             return NotPrepared(name) if self._bare else self._prepared.resolve(name)
         return trainer if kind == _SELF else self._class.__mro__[name]
 

@@ -60,10 +60,13 @@ class FreshInterpreter:
                     for event in said or ()
                     if not isinstance(event, WorkerJoined)
                 ]
+                is_over = any(isinstance(event, LeaseFinished | LeaseFailed) for event in events)
+                if is_over:  # what user code does at the end of a program is part of the lease
+                    process.send(_CLOSE)
+                    process.wait_closed()
                 if events:
                     send(events)
-                if any(isinstance(event, LeaseFinished | LeaseFailed) for event in events):
-                    process.send(_CLOSE)
+                if is_over:
                     return
         finally:
             process.kill()

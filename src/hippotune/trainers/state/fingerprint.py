@@ -30,6 +30,7 @@ from hippotune.trainers.state.contents import Content
 from hippotune.trainers.state.opened import Key
 from hippotune.trainers.state.opening import CONTAINERS, NO_IDENTITY, memory, opened, random_state
 from hippotune.trainers.state.pickling import Known
+from hippotune.trainers.state.prepared import PREPARED
 
 _GENERATORS = {
     "python": "the random generator of Python",
@@ -125,12 +126,16 @@ class _Walk:
         self._sets: deque[tuple[_Path, list[Any]]] = deque()  # of objects: after all else is known
         self._unsaved = 0
         self._name = self._home = ""
+        self._trainer: _Path | None = None
         self._kept: list[Any] = []  # what is made on the way must not be freed, or its id would come again
 
     def run(self, root: Any, name: str, unsaved: bool) -> tuple[Leaf, ...]:
         """Walk from the root on, and return all leaves."""
         self._home = type(root).__module__
-        self._walk(_Path(None, name, "unsaved" if unsaved else ""), root)
+        first = _Path(None, name, "unsaved" if unsaved else "")
+        if self._known.attributes:
+            self._trainer = first
+        self._walk(first, root)
         texts: dict[tuple[str, bool], int] = {}
         done = []
         for path, kind, text, content, alias in self._found:
@@ -163,12 +168,16 @@ class _Walk:
                 self._order_items(*self._sets.popleft())
 
     def _visit(self, path: _Path, value: Any) -> None:
+        is_attribute = path.depth == 1 and path.before is self._trainer
+        if is_attribute and self._known.is_own(path.step.removeprefix("."), value):
+            self._note_prepared(path, path.step)
+            return
         if (content := contents.plain(value)) is not None:
             self._note(path, *content)
             return
         if path.depth and (reference := self._known.names.get(id(value))) is not None:
-            if reference[0] == "prepared":
-                self._note(path, "structure", "what prepare() left", Content(_digest(str(reference))))
+            if reference[0] == PREPARED:
+                self._note_prepared(path, reference[1])
                 return
             if reference[0] == "class":
                 self._note(path, "text", f"the class {value.__qualname__}", Content(_digest(str(reference))))
@@ -232,6 +241,9 @@ class _Walk:
             self._add(_Path(path, f"{{{number}}}"), item)
 
     # What is found.
+
+    def _note_prepared(self, path: _Path, name: str) -> None:
+        self._note(path, "structure", "what prepare() left", Content(_digest(str((PREPARED, name)))))
 
     def _alias(self, path: _Path, first: _Path, text: str) -> None:
         self._note(path, "structure", text, Content(_digest(text + first.digest)), "", first)

@@ -74,7 +74,7 @@ class Whole:
         # Words by the thousand, as one value: the pickler of states looks at every value that it meets.
         settings = library_settings.capture()
         words = pickle.dumps((random.pop("python"), random.pop("numpy"), settings), protocol=5)
-        return cls(dumps((vars(trainer), random, words, _hooks_numbered()), known, trainer))
+        return cls(dumps((known.marked(vars(trainer)), random, words, _hooks_numbered()), known, trainer))
 
     def write(self, file: BinaryIO) -> None:
         """Write it."""

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 Reference = tuple[str, Any]
 """What stands for an object that is not in the pickle: its kind, and its name or number."""
 
+OWN = "own"
 _MEMORY = "memory"
+_NOTHING = object()
 _MOST_OBJECTS = 10_000
 _LONGEST_PATH = 160
 
@@ -53,12 +55,43 @@ class Known:
     """Objects that are saved by name, because every process that loads the state has them.
 
     `names` has them by id; others keep them alive. `tensors` has those of them that are tensors by their
-    storage, and `arrays` are those that are arrays: other objects may be views of their memory.
+    storage, and `arrays` are those that are arrays: other objects may be views of their memory. `attributes`
+    are those of the root that every process has by itself.
     """
 
     names: Mapping[int, Reference] = field(default_factory=dict)
     tensors: Mapping[int, torch.Tensor] = field(default_factory=dict)
     arrays: tuple[arrays.Array, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_own(self, name: str, value: Any) -> bool:
+        """Return whether an attribute of the root still holds what it holds in every process by itself.
+
+        Of plain values, one that is equal counts as the same: whether Python makes one object of them says
+        nothing about the state.
+        """
+        own = self.attributes.get(name, _NOTHING)
+        kind = type(own)
+        if own is value or kind not in walk.ATOMS or type(value) is not kind:
+            return own is value
+        return bool(own == value if kind in (str, bytes) else repr(own) == repr(value))
+
+    def marked(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Return the root's attributes to pickle, where `Own` stands for what a process has by itself."""
+        if not self.attributes:
+            return attributes
+        return {
+            name: Own(name, value) if id(value) not in self.names and self.is_own(name, value) else value
+            for name, value in attributes.items()
+        }
+
+
+class Own:
+    """Stands for an attribute that every process has by itself, and for its value where one has it not."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.value = value
 
 
 def dumps(value: Any, known: Known, root: Any) -> Pickled:
@@ -161,8 +194,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def persistent_id(self, value: Any) -> Reference | None:
         """Return what stands for an object that is not in the pickle."""
-        if type(value) is _Copy:
+        kind = type(value)
+        if kind is _Copy:
             return _MEMORY, value.number
+        if kind is Own:
+            return OWN, (value.name, value.value)
         return self._names.get(id(value)) or self._values.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:

@@ -1,8 +1,9 @@
 """What `prepare` leaves on a trainer: once in a process, on every trainer object, in no checkpoint.
 
 It is read-only. In a checkpoint it is a reference by name, also where something else on the trainer refers to
-it, or to memory below a view of it. Changes are looked for at the pace of `hippotune.trainers.state.pace`,
-and those of settings too.
+it, or to memory below a view of it. An attribute that still holds what `prepare` left there is the loading
+process's own after a load, plain values too. Changes are looked for at the pace of
+`hippotune.trainers.state.pace`, and those of settings too.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Prepared:
             elif walk.is_tensor(value) and value.layout is sys.modules["torch"].strided:
                 tensors[value.untyped_storage()._cdata] = value
         contiguous = tuple(array for array in owners if array.flags.c_contiguous)
-        return Known(names, tensors, contiguous)
+        return Known(names, tensors, contiguous, self.attributes)
 
 
 @dataclass(frozen=True)
