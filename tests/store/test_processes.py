@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import Popen
@@ -13,6 +14,7 @@ import pytest
 from hippotune.errors import StoreError
 from hippotune.identity.key import PlanKey
 from hippotune.plan.facts import MetricsRecorded
+from hippotune.store import sqlite
 from hippotune.store.base import Store
 from hippotune.store.catalog import Catalog, PlanInUse, open_store
 from store.programs import BATCH, KEY, running
@@ -119,3 +121,20 @@ def test_a_lock_file_that_says_nothing_yet_still_refuses(home: Path) -> None:
         with pytest.raises(StoreError, match="in use by another process"):
             catalog.plan(KEY)
         store.close()
+
+
+def test_a_database_that_another_process_is_making_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(tmp_path / "hippo.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waited = []
+
+    def commit(_: float) -> None:
+        waited.append(other.execute("COMMIT"))
+
+    monkeypatch.setattr("hippotune.store.sqlite.sleep", commit)
+    with sqlite.open_file(tmp_path / "hippo.db").connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    other.close()
+    assert len(waited) == 1

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
@@ -18,8 +19,8 @@ from hippotune.errors import StoreError
 
 BUSY_SECONDS = 60
 """How long to wait for another process to finish its transaction."""
+_PAUSE = 0.01
 _SETTINGS = (
-    "PRAGMA journal_mode=WAL",  # readers and the writer do not wait for each other
     "PRAGMA synchronous=EXTRA",  # every commit reaches the disk, not only every checkpoint of the log
     "PRAGMA fullfsync=ON",  # … on macOS too
 )
@@ -42,8 +43,26 @@ def open_file(path: Path) -> sa.Engine:
 
 def _set_up(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the driver leaves transactions alone; see `_begin`
+    _have_log(connection)
     for setting in _SETTINGS:
         connection.execute(setting)
+
+
+def _have_log(connection: sqlite3.Connection) -> None:
+    """Have readers and the writer not wait for each other.
+
+    While another process writes, as where several make a database at once, SQLite refuses this without waiting.
+    """
+    until = monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > until:
+                raise
+            sleep(_PAUSE)
+        else:
+            return
 
 
 def _begin(connection: sa.Connection) -> None:
