@@ -51,7 +51,7 @@ def _set_up(connection: Any, _: object) -> None:
 def _have_log(connection: sqlite3.Connection) -> None:
     """Have readers and the writer not wait for each other.
 
-    While another process writes, as where several make a database at once, SQLite refuses this without waiting.
+    While another process writes, as where several make a database at once, SQLite refuses that at once.
     """
     until = monotonic() + BUSY_SECONDS
     while True:
