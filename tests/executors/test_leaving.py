@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import hippotune as hippo
 
 PROGRAM = """
-import atexit, gc, sys, threading, weakref
+import atexit, gc, lzma, sys, threading, weakref
 from pathlib import Path
 from hippotune.executors.leaving import freeze, leave_well
 
@@ -28,6 +29,8 @@ gone = open("closed", "w")
 freeze()
 gone.close()
 late = open("late", "wb")
+packed = lzma.open("packed", "wt")
+packed.write("e")
 gc.disable()
 for text, file in {"a": Kept.file, "b": imported}.items():
     file.write(text)
@@ -48,6 +51,8 @@ def test_threads_exit_handlers_cycles_and_files_come_to_their_end(tmp_path: Path
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["exit handler", "freed"]
+    assert lzma.decompress((tmp_path / "packed").read_bytes()) == b"e"
+    (tmp_path / "packed").unlink()
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert written == {"of a class": "a", "frozen": "b", "closed": "", "late": "c", "thread": "d"}
 

@@ -24,6 +24,10 @@ CODE = Code("entry", "Walker", "walkers:Walker")
 Size = namedtuple("Size", "width height")
 
 
+class Plain(dict[str, int]):
+    """Looks as a dict does."""
+
+
 class Mode(IntEnum):
     FAST = 1
 
@@ -31,7 +35,13 @@ class Mode(IntEnum):
 URL = "http://127.0.0.1:1"  # nothing is asked of it
 # All arguments of a study that a server goes by, each another one than by default.
 GIVEN: dict[str, Any] = {
-    "settings": {"device": "cpu", "sizes": (1, 2), "names": {1: [], "()": {}}, "most": math.inf},
+    "settings": {
+        "device": "cpu",
+        "sizes": (1, 2),
+        "names": {1: [], "()": {}},
+        "most": math.inf,
+        "type": ["mlp", 3],
+    },
     "seed": 7,
     "share": False,
     "version": "2",
@@ -74,7 +84,13 @@ def test_the_engine_of_a_plan_goes_by_the_same_in_this_process_and_on_a_server()
 
 @pytest.mark.parametrize(
     ("given", "there"),
-    [(np.float64(0.5), "0.5"), (OrderedDict(a=1), "{'a': 1}"), (Mode.FAST, "1"), ([Size(1, 2)], "[(1, 2)]")],
+    [
+        (np.float64(0.5), "0.5"),
+        (Plain(a=1), "{'a': 1}"),
+        (OrderedDict(a=1), "{'a': 1}"),
+        (Mode.FAST, "1"),
+        ([Size(1, 2)], "[(1, 2)]"),
+    ],
 )
 def test_settings_that_a_server_would_get_as_something_else_are_refused(given: object, there: str) -> None:
     study = hippo.Study("test", Walker, url=URL, settings={"plain": 1, "value": given})

@@ -11,6 +11,7 @@ import itertools
 import logging
 import queue
 import random
+import re
 import socket
 import sys
 import threading
@@ -19,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -406,6 +407,45 @@ def test_an_object_that_has_changed_since_is_as_it_was_saved(monkeypatch: pytest
     first, second = loads(pickled, lambda _: None)
     assert first is second is not COUNTED
     assert first == Plain("counted", 0)
+
+
+class Listed:
+    """Has a slot, and is in its class."""
+
+    __slots__ = ("content",)
+    all: list[Listed] = []
+
+    def __init__(self, content: object) -> None:
+        self.content = content
+        self.all.append(self)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Listed(7), lambda: re.compile("a+")], ids=["slots", "of the library"]
+)
+def test_what_holds_more_than_attributes_is_saved_by_what_it_holds(
+    make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make()
+    monkeypatch.setitem(globals(), "held", [made])
+    pickled = dumps([made], Known(), Holder())
+    monkeypatch.setitem(globals(), "held", [Listed(8)])
+    Listed.all[:] = [Listed(9)]
+    (other,) = loads(pickled, lambda _: None)
+    assert getattr(other, "content", other) == getattr(made, "content", made)
+    Listed.all.clear()
+
+
+def test_constants_are_found_in_large_modules_and_beside_what_stands_for_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = ModuleType("a_large_module")
+    vars(large).update({f"name{number}": object() for number in range(3_000)}, proxy=weakref.proxy(Unset()))
+    large.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "a_large_module", large)
+    one = vars(large)["name2999"] = Unset()
+    (other,) = loads(dumps([one], Known(), Holder()), lambda _: None)
+    assert other is one
 
 
 def test_a_constant_that_is_gone_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

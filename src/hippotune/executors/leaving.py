@@ -16,6 +16,7 @@ import weakref
 from contextlib import suppress
 from typing import NoReturn
 
+_BUFFERS = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 _frozen_files: weakref.WeakSet[io.IOBase] = weakref.WeakSet()
 
 
@@ -30,10 +31,12 @@ def leave(status: int = 0) -> NoReturn:
 
     They may hold what trials wrote that ended well.
     """
-    for file in (sys.stdout, sys.stderr, *_frozen_files, *_open_files()):
-        with suppress(OSError, ValueError, AttributeError):
-            file.flush()
-    os._exit(status)
+    try:
+        for file in (sys.stdout, sys.stderr, *_frozen_files, *_open_files()):
+            with suppress(Exception):
+                file.flush()
+    finally:
+        os._exit(status)
 
 
 def leave_well() -> NoReturn:
@@ -44,6 +47,10 @@ def leave_well() -> NoReturn:
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     gc.collect()
+    for file in (*_frozen_files, *_open_files()):
+        if not isinstance(file, _BUFFERS) and file not in (sys.stdin, sys.stdout, sys.stderr):
+            with suppress(Exception):  # a compressed file has an end of its own
+                file.close()
     leave()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from hippotune.identity.effects import ModuleEffects
 from hippotune.identity.fingerprint import Fingerprint, fingerprint
 from hippotune.identity.parts import differences, of_value
-from hippotune.identity.settings import canonical, telling
+from hippotune.identity.settings import canonical, encoded
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Identity:
         key = PlanKey(trainer, made_of, canonical(settings or {}), seed, whole, threads)
         parts = {**code.parts, "seed": str(seed)}
         for name, value in (settings or {}).items():
-            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(telling(value)))
+            parts[f"settings[{name!r}]"] = of_value(name, json.dumps(encoded(value)))
         parts |= {name: of_value(name, str(value)) for name, value in named.items() if value is not None}
         return cls(key, parts, code.parts, code.imports, code.modules)
 

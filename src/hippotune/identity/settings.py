@@ -27,21 +27,21 @@ def canonical(settings: Mapping[str, Any]) -> str:
                 f"settings[{name!r}] is {value!r}, which cannot be written as JSON ({error}); "
                 "expected numbers, strings, booleans, None, and lists or dicts of them"
             ) from None
-    ordered = {name: telling(settings[name]) for name in sorted(settings)}
+    ordered = {name: encoded(settings[name]) for name in sorted(settings)}
     return json.dumps(ordered, separators=(",", ":"))
 
 
-def telling(value: Any) -> Any:
+def encoded(value: Any) -> Any:
     """Write what JSON cannot by itself: tuples, keys that are no names, types of numbers, inf and nan."""
     match value:
         case tuple():
-            written: Any = {_TUPLE: [telling(item) for item in value]}
+            written: Any = {_TUPLE: [encoded(item) for item in value]}
         case list():
-            written = [telling(item) for item in value]
+            written = [encoded(item) for item in value]
         case dict() if all(isinstance(key, str) and key not in _MARKS for key in value):
-            written = {key: telling(item) for key, item in value.items()}
+            written = {key: encoded(item) for key, item in value.items()}
         case dict():
-            written = {_PAIRS: [[telling(key), telling(item)] for key, item in value.items()]}
+            written = {_PAIRS: [[encoded(key), encoded(item)] for key, item in value.items()]}
         case float() if not math.isfinite(value):
             written = {_FLOAT: repr(float(value))}
         case _:
@@ -52,30 +52,27 @@ def telling(value: Any) -> Any:
     return {_TYPE: [type(value).__qualname__, json.loads(json.dumps(written))]}
 
 
-def told(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Read settings that `telling` has written."""
+def decoded(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Read settings whose values `encoded` has written."""
     try:
-        settings = _told(written)
+        return {name: _decoded(value) for name, value in written.items()}
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"settings are not as Hippo writes them: {error}") from None
-    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
-        raise InvalidInput(f"settings are {settings!r}; expected a dict of names and values")
-    return settings
 
 
-def _told(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     match value:
         case {"()": list(items), **others} if not others:
-            return tuple(_told(item) for item in items)
+            return tuple(_decoded(item) for item in items)
         case {"{}": list(pairs), **others} if not others:
-            return {_told(key): _told(item) for key, item in pairs}
+            return {_decoded(key): _decoded(item) for key, item in pairs}
         case {".": str(text), **others} if not others:
             return float(text)
         case {"type": [str(), plain], **others} if not others:
-            return _told(plain)
+            return _decoded(plain)
         case dict():
-            return {key: _told(item) for key, item in value.items()}
+            return {key: _decoded(item) for key, item in value.items()}
         case list():
-            return [_told(item) for item in value]
+            return [_decoded(item) for item in value]
         case _:
             return value

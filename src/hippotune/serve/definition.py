@@ -14,7 +14,7 @@ from hippotune.errors import InvalidInput
 from hippotune.executors.local.fork_server import Library
 from hippotune.identity import parts
 from hippotune.identity.key import PlanKey
-from hippotune.identity.settings import canonical, telling, told
+from hippotune.identity.settings import canonical, decoded, encoded
 from hippotune.protocol.failures import Retries
 from hippotune.protocol.proof import ProofPolicy
 from hippotune.scheduling.policy import WidthPolicy
@@ -54,7 +54,7 @@ class Code(Struct, omit_defaults=True, forbid_unknown_fields=True):
 class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A study, as far as its plan goes by it; see `hippo.Study` for each of these.
 
-    `settings` are written as JSON cannot by itself; `trainer_settings` are what they say.
+    `settings` are encoded, and `trainer_settings` decodes them: JSON has no tuples, for one.
     """
 
     study: Name
@@ -100,7 +100,7 @@ class Definition(Struct, omit_defaults=True, forbid_unknown_fields=True):
     @property
     def trainer_settings(self) -> dict[str, Any]:
         """What the trainer gets as its settings."""
-        return told(self.settings)
+        return decoded(self.settings)
 
     def engine_options(self, trainer: str) -> EngineOptions:
         """Return what the engine of the study's plan goes by, for a trainer of this name."""
@@ -178,9 +178,9 @@ class PlanOpened(Struct):
 def _written(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Write settings down. What would be something else on the server is refused."""
     canonical(settings)
-    written = {name: telling(value) for name, value in settings.items()}
-    for name, value in told(msgspec.json.decode(msgspec.json.encode(written))).items():
-        if repr(value) != repr(settings[name]):
+    written = {name: encoded(value) for name, value in settings.items()}
+    for name, value in decoded(msgspec.json.decode(msgspec.json.encode(written))).items():
+        if canonical({name: value}) != canonical({name: settings[name]}):
             raise InvalidInput(
                 f"settings[{name!r}] is {settings[name]!r}, which a server would get as {value!r}; expected "
                 "plain numbers, strings, booleans, None, and lists, tuples or dicts of them"

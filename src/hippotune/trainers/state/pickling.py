@@ -24,7 +24,13 @@ import numpy as np
 
 from hippotune.gc_pause import gc_paused
 from hippotune.trainers.state import arrays, functions, others, walk
-from hippotune.trainers.state.constants import CONSTANT, Constants, constant_value, constants_of
+from hippotune.trainers.state.constants import (
+    CONSTANT,
+    Constants,
+    constant_value,
+    constants_of,
+    holds_only_attributes,
+)
 from hippotune.trainers.state.refusals import Refused, Unsavable, reason_of
 
 if TYPE_CHECKING:
@@ -87,7 +93,7 @@ class Known:
 
 
 class Own:
-    """Stands for an attribute that every process has by itself, and for its value where one has it not."""
+    """Stands for an attribute that every process has by itself; `value` is for a process that has none."""
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
@@ -222,9 +228,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if "torch" in sys.modules and (reducer := self._reducer_of_torch(kind)) is not None:
             return reducer
         reducer = others.reducer_for(kind)
-        if reducer is None and kind.__new__ is object.__new__ and others.is_pickled_by_default(kind):
-            return self._constants.reduce
-        return reducer
+        if reducer is not None or kind in self.dispatch_table or not others.is_pickled_by_default(kind):
+            return reducer
+        plain = kind.__new__ is object.__new__ and holds_only_attributes(kind)
+        return self._constants.reduce if plain else None
 
     def _reducer_of_torch(self, kind: type) -> Callable[[Any], Any] | None:
         import torch
