@@ -552,3 +552,7 @@ def test_what_a_library_leaves_out_is_told_from_what_the_user_does() -> None:
     kinds = {leaf.path: leaf.kind for leaf in average}
     assert kinds["self.average.weight"] == kinds["self.own.kept"] == "unsaved"
     assert kinds["self.average.training"] == "internal"
+
+
+def test_a_masked_value_is_read_without_being_changed() -> None:
+    assert noted(np.ma.masked) == noted(np.ma.masked)

@@ -30,7 +30,7 @@ _DEFAULTS = ("_is_full_backward_hook", "_non_persistent_buffers_set")  # of modu
 
 def reduced(value: Any, name: str) -> Opened:
     """Open an object by what pickle would save of it; without that, by its attributes."""
-    if isinstance(value, np.ma.MaskedArray):
+    if isinstance(value, np.ma.MaskedArray) and value is not np.ma.masked:
         _ = value.fill_value  # asked for, there is a default, as after a load
     try:
         made_of = _reduction(value)
