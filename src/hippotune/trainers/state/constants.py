@@ -126,9 +126,9 @@ def holds_only_attributes(kind: type) -> bool:
 def _may_be_constant(value: object) -> bool:
     if type(value) in (float, tuple):
         return _copied(value) is not None
-    if type(value) in (dict, list) or issubclass(type(value), (*_NAMED, types.ModuleType)):
-        return False
-    with suppress(Exception):  # what stands for something else may raise anything
+    if not holds_only_attributes(type(value)) or issubclass(type(value), _NAMED):
+        return False  # the index must not keep arrays and the like alive
+    with suppress(AttributeError):
         return _are_plain(object.__getattribute__(value, "__dict__"))
     return True
 
